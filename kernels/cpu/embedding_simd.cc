@@ -1,0 +1,34 @@
+#include "kernels/cpu/embedding_simd.h"
+
+#include "kernels/cpu/simd_loops.h"
+
+namespace zpp::kernels {
+namespace ZPP_ISA {
+namespace {
+
+template <class T>
+void row(const void* a_data, const void* b_data, void* y_data, int64_t n) {
+  const auto* a = static_cast<const T*>(a_data);
+  const auto* b = static_cast<const T*>(b_data);
+  auto* y = static_cast<T*>(y_data);
+  if (b == nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = a[i];
+  } else {
+    put_each(y, false, 0, n, [=](int64_t i) { return load(a[i]) + load(b[i]); });
+  }
+}
+
+template <class T>
+void add(const void* dy_data, void* sums, int64_t n) {
+  const auto* dy = static_cast<const T*>(dy_data);
+  put_each(static_cast<Acc<T>*>(sums), true, 0, n, [=](int64_t i) { return load(dy[i]); });
+}
+
+}  // namespace
+}  // namespace ZPP_ISA
+
+ZPP_DEFINE_SIMD(EmbeddingSimd, {row<float>, row<bf16>, row<double>},
+                {add<float>, add<bf16>, add<double>})
+
+}  // namespace zpp::kernels
