@@ -1,0 +1,23 @@
+// How operations look at tensors of any rank: as rows of their last dimension.
+#pragma once
+
+#include "core/types.h"
+
+namespace zpp {
+
+/// (rows, last dimension) of a dense view.
+inline View rows_of(const View& view) {
+  const int64_t cols = view.shape[-1];
+  return view.reshape({cols == 0 ? 0 : view.numel() / cols, cols});
+}
+
+inline Grad rows_of(const Grad& grad) {
+  return grad ? Grad{rows_of(grad.view), grad.accumulate} : Grad{};
+}
+
+/// What sums over elements of `dtype` are kept in.
+inline DType accumulator_of(DType dtype) {
+  return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+}  // namespace zpp
