@@ -45,9 +45,10 @@ ModelEntry model_entry(std::string_view name) {
   // "name" chooses the entry; the rest is the model's.
   const auto parse = [](std::string_view json, ParseOptions options, Problems& problems) {
     options.ignored.push_back("name");
+    const size_t before = problems.lines().size();
     Config config = parse_config<Config>(json, options, problems);
     if constexpr (requires { config.check(std::string_view{}, problems); }) {
-      if (problems.empty()) config.check(options.prefix, problems);
+      if (problems.lines().size() == before) config.check(options.prefix, problems);
     }
     return config;
   };

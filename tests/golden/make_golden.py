@@ -4,9 +4,9 @@
     python3 tests/golden/make_golden.py
 
 Each file holds one tiny model: its configuration, weights, a few batches, and what PyTorch computes
-from them: logits and loss of the first batch, the gradient of every parameter, and the losses of 20
-steps of AdamW. All numbers are f32 but the losses, which are computed in f64 as well so that the
-tolerance of a test need not cover PyTorch's own rounding.
+from them in f64: logits and loss of the first batch, the gradient of every parameter, and the losses
+of 20 steps of AdamW. So the tolerance of a test need not cover PyTorch's own rounding. Losses are
+stored in f64, everything else is rounded to f32 once, at the end.
 
 The files are laid out as safetensors: 8 bytes little-endian length, a JSON object
 {name: {"dtype", "shape", "data_offsets"}}, then the bytes. Names: "weight/<parameter>",
@@ -197,7 +197,6 @@ def make(name, cls, config, rows, length, seed):
     out = {f"weight/{n}": p.detach().clone() for n, p in model.named_parameters()}
     out.update(tokens=tokens, targets=targets)
 
-    # In f64 from the f32 weights: rounded once, at the end.
     wide = cls(config).double()
     wide.load_state_dict(model.state_dict())
     logits, loss = loss_of(wide, tokens[0].long(), targets[0])

@@ -56,6 +56,13 @@ TEST(Registry, CheckGathersProblemsAndReportsFacts) {
   EXPECT_EQ(crossed.lines(), std::vector<std::string>{"model.heads: does not divide width"});
 }
 
+TEST(Registry, ChecksAcrossFieldsAlsoWhenAnotherSectionHasProblems) {
+  Problems problems;
+  problems.add("train.steps", "is wrong");
+  find_model("plain")->check(R"({"heads": 3})", {.prefix = "model"}, problems);
+  EXPECT_EQ(problems.lines().size(), 2u);
+}
+
 TEST(Registry, CreatesWhatTheConfigurationSays) {
   ParameterTable table(DType::kF32);
   const auto model = find_model("plain")->create(Scope(table), R"({"name": "plain", "width": 6})");

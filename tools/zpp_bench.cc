@@ -1,0 +1,111 @@
+// zpp-bench: how fast this machine runs what training consists of.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <map>
+
+#include "core/version.h"
+#include "tools/bench/gemm_bench.h"
+#include "tools/bench/kernel_bench.h"
+#include "tools/bench/train_bench.h"
+#include "tools/exit_code.h"
+
+namespace {
+
+const std::map<std::string, zpp::DType> kDtypes = {{"f32", zpp::DType::kF32},
+                                                   {"bf16", zpp::DType::kBF16}};
+
+/// --dtype f32,bf16
+void declare_dtypes(CLI::App& app, std::vector<zpp::DType>& dtypes) {
+  app.add_option("--dtype", "f32, bf16 or both, comma between them")
+      ->expected(1, 2)
+      ->delimiter(',')
+      ->type_name("TEXT")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->default_str("f32,bf16")
+      ->each([&dtypes, first = true](const std::string& name) mutable {
+        if (first) dtypes.clear();
+        first = false;
+        dtypes.push_back(kDtypes.at(name));
+      });
+}
+
+void print_line(const std::string& line) {
+  std::cout << line << std::endl;  // each line when it is measured
+}
+
+void declare_gemm(CLI::App& app, zpp::GemmBench& options) {
+  CLI::App* gemm = app.add_subcommand("gemm", "Rates of the matrix products of a GPT's layers");
+  gemm->add_option("--threads", options.threads, "threads; 0: all cores")->capture_default_str();
+  gemm->add_option("--width", options.widths, "widths of the model")
+      ->delimiter(',')
+      ->capture_default_str();
+  gemm->add_option("--tokens", options.tokens, "tokens of a micro-batch")
+      ->delimiter(',')
+      ->capture_default_str();
+  gemm->add_option("--vocab", options.vocab, "rows of the head; 0 leaves it out")
+      ->capture_default_str();
+  declare_dtypes(*gemm, options.dtypes);
+  gemm->add_option("--seconds", options.seconds, "time for each product")->capture_default_str();
+  gemm->callback([&options] { zpp::bench_gemm(options, print_line); });
+}
+
+void declare_kernels(CLI::App& app, zpp::KernelBench& options) {
+  CLI::App* kernels =
+      app.add_subcommand("kernels", "Times and bandwidths of all other kernels, against memcpy");
+  kernels->add_option("--threads", options.threads, "threads; 0: all cores")->capture_default_str();
+  kernels->add_option("--rows", options.rows, "tokens of a micro-batch")->capture_default_str();
+  kernels->add_option("--width", options.width, "width of the model")->capture_default_str();
+  kernels->add_option("--vocab", options.vocab, "size of the vocabulary")->capture_default_str();
+  kernels->add_option("--context", options.context, "tokens of a sequence")->capture_default_str();
+  kernels->add_option("--heads", options.heads, "attention heads")->capture_default_str();
+  declare_dtypes(*kernels, options.dtypes);
+  kernels->add_option("--seconds", options.seconds, "time for each kernel")->capture_default_str();
+  kernels->callback([&options] { zpp::bench_kernels(options, print_line); });
+}
+
+void declare_train(CLI::App& app, zpp::TrainBench& options) {
+  CLI::App* train =
+      app.add_subcommand("train", "Tokens per second of a configuration, on random tokens");
+  train->add_option("--config", options.config_file, "JSON file; data files are not read")
+      ->type_name("FILE")
+      ->required();
+  train
+      ->add_option("--set", options.overrides,
+                   "path.key=value, replaces one value; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  train->add_option("--steps", options.steps, "steps to time")->capture_default_str();
+  train->add_option("--warmup", options.warmup_steps, "steps before them")->capture_default_str();
+  train->callback([&options] { zpp::bench_train(options, print_line); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures how fast this machine runs what training consists of.", "zpp-bench");
+  app.footer("Exit status: 0 done, 1 failed while running, 2 bad input.");
+  app.set_version_flag("--version", zpp::version_text());
+  app.require_subcommand(1);
+  zpp::GemmBench gemm;
+  zpp::KernelBench kernels;
+  zpp::TrainBench train;
+  declare_gemm(app, gemm);
+  declare_kernels(app, kernels);
+  declare_train(app, train);
+  try {
+    app.parse(argc, argv);
+    return zpp::kExitDone;
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "zpp-bench: " << error.what() << "\n";
+    return zpp::kExitBadInput;
+  } catch (const zpp::Error& error) {
+    std::cerr << "zpp-bench: " << error.what() << "\n";
+    return zpp::exit_code(error);
+  } catch (const std::exception& error) {
+    std::cerr << "zpp-bench: " << error.what() << "\n";
+    return zpp::kExitFailed;
+  }
+}

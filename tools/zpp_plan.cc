@@ -1,0 +1,37 @@
+// zpp-plan: what a configuration would need and do, without running it.
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "core/version.h"
+#include "tools/train_app.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Parameters, memory by kind and work of a configuration, without running it.",
+               "zpp-plan");
+  app.footer("Exit status: 0 done, 1 failed while running, 2 bad input.");
+  app.set_version_flag("--version", zpp::version_text());
+  zpp::TrainArguments arguments;
+  app.add_option("--config", arguments.config_file, "JSON file; // comments allowed")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--set", arguments.overrides,
+                 "path.key=value, replaces one value of the configuration; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  try {
+    app.parse(argc, argv);
+    zpp::print_plan(arguments, std::cout);
+    return zpp::kExitDone;
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    std::cerr << "zpp-plan: " << error.what() << "\n";
+    return zpp::kExitBadInput;
+  } catch (const zpp::Error& error) {
+    std::cerr << "zpp-plan: " << error.what() << "\n";
+    return zpp::exit_code(error);
+  } catch (const std::exception& error) {
+    std::cerr << "zpp-plan: " << error.what() << "\n";
+    return zpp::kExitFailed;
+  }
+}
