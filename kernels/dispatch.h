@@ -15,9 +15,9 @@ struct Arg {
   const View& view;
 };
 
-/// Refuses arguments that live on another device than `stream` and parameters whose unit has been released since the
-/// view was taken. Absent views pass.
-/// Errors: kInvalidArgument (device), kFailedPrecondition (released), naming kernel and argument.
+/// Refuses arguments that live on another device than `stream` and parameters whose unit has been
+/// released since the view was taken. Absent views pass. Errors: kInvalidArgument (device),
+/// kFailedPrecondition (released), naming kernel and argument.
 void check_args(std::string_view kernel, const Stream& stream, std::initializer_list<Arg> args);
 
 /// Errors: kInvalidArgument "rms_norm: gamma is (512) but should be (768)".
@@ -33,8 +33,8 @@ void check_that(bool ok, std::string_view kernel, std::string_view complaint);
 /// Errors: kFailedPrecondition for a device that this build has no kernels for.
 CpuStream& cpu_stream(std::string_view kernel, Stream& stream);
 
-/// Calls fn with a value of the C++ type of `dtype` (f32, bf16 or f64), for kernels that are templates on it.
-/// Errors: kInvalidArgument for any other dtype.
+/// Calls fn with a value of the C++ type of `dtype` (f32, bf16 or f64), for kernels that are
+/// templates on it. Errors: kInvalidArgument for any other dtype.
 template <class Fn>
 decltype(auto) with_float_type(std::string_view kernel, DType dtype, Fn&& fn) {
   switch (dtype) {
@@ -45,8 +45,8 @@ decltype(auto) with_float_type(std::string_view kernel, DType dtype, Fn&& fn) {
     case DType::kF64:
       return fn(double{});
     default:
-      throw Error(Code::kInvalidArgument,
-                  std::string(kernel) + ": dtype is " + to_string(dtype) + " but should be f32, bf16 or f64");
+      throw Error(Code::kInvalidArgument, std::string(kernel) + ": dtype is " + to_string(dtype) +
+                                              " but should be f32, bf16 or f64");
   }
 }
 
