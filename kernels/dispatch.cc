@@ -16,10 +16,11 @@ void check_args(std::string_view kernel, const Stream& stream, std::initializer_
                               to_string(view.device), stream.name(), to_string(stream.device())));
     }
     if (view.generation != nullptr && *view.generation != view.seen) {
-      throw Error(Code::kFailedPrecondition,
-                  fmt::format("{}: {} {} is a parameter that has been released since this view of it "
-                              "was taken; take the view again inside the operation that reads it",
-                              kernel, arg.name, view.shape.str()));
+      throw Error(
+          Code::kFailedPrecondition,
+          fmt::format("{}: {} {} is a parameter that has been released since this view of it "
+                      "was taken; take the view again inside the operation that reads it",
+                      kernel, arg.name, view.shape.str()));
     }
   }
 }

@@ -46,7 +46,7 @@ void add_memory(std::string& out, const TrainConfig& config, const Plan& plan) {
   line("activations and scratch", plan.working, batch);
   line("pool", plan.pool, "all of the above, exact");
   line("data files, mapped", plan.mapped, "pages that the run touches");
-  line("process and libraries", plan.process, "measured constant");
+  line("process and libraries", plan.process, "a constant, measured");
   line("total", plan.total(), "");
   if (plan.available) line("available here", *plan.available, "");
   out += '\n';
@@ -58,9 +58,9 @@ void add_work(std::string& out, const TrainConfig& config, const Plan& plan) {
   };
   out += "work\n";
   line("steps", with_commas(plan.steps));
-  line("tokens per step", fmt::format("{} ({} sequences of {}, in {} micro-batches)",
-                                      with_commas(plan.tokens_per_step), config.train.global_batch,
-                                      config.facts.context, config.micro_batches()));
+  line("tokens per step",
+       fmt::format("{} ({} sequences of {}, micro-batches: {})", with_commas(plan.tokens_per_step),
+                   config.train.global_batch, config.facts.context, config.micro_batches()));
   line("tokens in all", with_commas(plan.tokens_per_step * plan.steps));
   line("steps per epoch", plan.steps_per_epoch
                               ? fmt::format("{:.1f} ({:.2f} epochs in all)", *plan.steps_per_epoch,

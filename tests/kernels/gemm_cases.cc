@@ -95,6 +95,7 @@ std::vector<GemmShape> gemm_shapes() {
   // Large enough to be cut into slices for several threads.
   shapes.push_back({.m = 130, .n = 200, .k = 300, .b_transposed = true, .bias = bias});
   shapes.push_back({.m = 200, .n = 130, .k = 300, .a_transposed = true, .accumulate = true});
+  shapes.push_back({.m = 60, .n = 40, .k = 600, .a_transposed = true, .accumulate = true});
   shapes.push_back({.m = 9, .n = 17, .k = 21, .bias = bias, .batch = 5});
   shapes.push_back(
       {.m = 9, .n = 17, .k = 21, .a_transposed = true, .accumulate = true, .batch = 3});

@@ -135,9 +135,10 @@ class ZppTrain(unittest.TestCase):
         return [line for line in text.splitlines() if "available" not in line]
 
     def test_peak_memory_is_within_a_tenth_of_what_the_dry_run_says(self):
-        args = [*self.config("gpt-mini"), *self.sets(train__steps=3, train__eval_batches=1,
+        # All context lengths of the sampler are met, as in a whole run.
+        args = [*self.config("gpt-mini"), *self.sets(train__steps=10, train__eval_batches=8,
                                                      schedule__warmup_steps=0,
-                                                     sample__tokens=4)]
+                                                     sample__tokens=260)]
         total = next(line.split() for line in self.run_it(*args, "--dry-run").stdout.splitlines()
                      if line.split()[:1] == ["total"] and "iB" in line)
         predicted = int(total[3].replace(",", ""))
