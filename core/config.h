@@ -123,9 +123,10 @@ struct ParseOptions {
 };
 
 /// Reads `text` (JSON; `//` comments allowed) into the declared fields. Fields without a key keep
-/// their value. Errors: kInvalidArgument listing every problem with its full path: syntax (line and
-/// column), unknown and duplicate
-///         keys, wrong types, values out of range or not in the allowed list.
+/// their value.
+/// Errors:  kInvalidArgument listing every problem with its full path: syntax (line and column),
+///          unknown and duplicate keys, wrong types, values out of range or not in the allowed
+///          list.
 void parse_fields(std::string_view text, const Fields::Declare& declare,
                   const ParseOptions& options = {});
 
@@ -152,9 +153,9 @@ C parse_config(std::string_view text, const ParseOptions& options, Problems& pro
 
 /// `text` with one value replaced or added: "train.steps=100". The value is read as JSON and, if it
 /// is none, as a string; missing sections are made; list items are addressed by number,
-/// "data.val.0.path=x". Comments are lost. Errors: kInvalidArgument if `text` is not JSON (named
-/// `source`), the assignment has no '=' or its path goes
-///         through something that is not an object or list item.
+/// "data.val.0.path=x". Comments are lost.
+/// Errors:  kInvalidArgument if `text` is not JSON (named `source`), the assignment has no '=' or
+///          its path goes through something that is not an object or list item.
 std::string apply_override(std::string_view text, std::string_view assignment,
                            std::string_view source = "config");
 

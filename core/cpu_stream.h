@@ -15,7 +15,8 @@ enum class Isa : uint8_t { kAvx2, kAvx512 };
 
 const char* to_string(Isa isa);
 
-/// The best this CPU offers. Errors: kFailedPrecondition on a CPU without AVX2 and FMA.
+/// The best this CPU offers.
+/// Errors:  kFailedPrecondition on a CPU without AVX2 and FMA.
 Isa best_isa();
 
 class CpuStream final : public Stream {

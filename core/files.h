@@ -46,16 +46,19 @@ std::string read_file(const std::filesystem::path& path);
 /// file beside it, which commit() syncs and renames. Without commit() the destructor removes it.
 class AtomicFile {
  public:
-  /// Makes missing directories. Errors: kIo.
+  /// Makes missing directories.
+  /// Errors:  kIo.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends. Errors: kIo, naming the file.
+  /// Appends.
+  /// Errors:  kIo, naming the file.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  /// Overwrites bytes already written, for headers known only at the end. Errors: kIo.
+  /// Overwrites bytes already written, for headers known only at the end.
+  /// Errors:  kIo.
   void write_at(int64_t offset, std::span<const std::byte> bytes);
   /// Bytes appended so far.
   int64_t size() const { return size_; }
@@ -69,7 +72,8 @@ class AtomicFile {
   int64_t size_ = 0;
 };
 
-/// Replaces the content of `path` in one piece (see AtomicFile). Errors: kIo.
+/// Replaces the content of `path` in one piece (see AtomicFile).
+/// Errors:  kIo.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace zpp

@@ -47,7 +47,8 @@ std::string to_json(const JsonNode& node, int indent = -1);
 /// `text` in quotes with the escapes that JSON wants.
 std::string json_quote(std::string_view text);
 
-/// Shortest text that reads back as the same number. Errors: kInternal unless finite.
+/// Shortest text that reads back as the same number.
+/// Errors:  kInternal unless finite.
 std::string json_number(double value);
 
 }  // namespace zpp

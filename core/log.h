@@ -20,7 +20,8 @@ class Log {
 };
 
 /// Writes "HH:MM:SS level text" to stderr, and to `file` too unless it is empty (made with its
-/// directory, appended). Errors: kIo if the file cannot be opened.
+/// directory, appended).
+/// Errors:  kIo if the file cannot be opened.
 std::unique_ptr<Log> make_log(const std::filesystem::path& file = {});
 /// Keeps nothing.
 std::unique_ptr<Log> null_log();

@@ -21,7 +21,8 @@ class MemorySource {
   virtual ~MemorySource() = default;
   /// The most that one arena can ever hold: how much address space to reserve.
   virtual size_t limit() const = 0;
-  /// Address space without memory, aligned to kGranule. Errors: kOutOfMemory.
+  /// Address space without memory, aligned to kGranule.
+  /// Errors:  kOutOfMemory.
   virtual void* reserve(size_t bytes) = 0;
   /// Puts memory behind a part of a reservation. Returns false when there is none left.
   virtual bool commit(void* data, size_t bytes) noexcept = 0;

@@ -124,7 +124,8 @@ struct View {
   /// The last dimension is dense.
   bool dense_rows() const { return shape.rank() == 0 || strides[-1] == 1 || shape[-1] <= 1; }
 
-  /// Typed pointer. Errors: kInvalidArgument if T is not the dtype.
+  /// Typed pointer.
+  /// Errors:  kInvalidArgument if T is not the dtype.
   template <class T>
   T* as() const {
     if (DTypeOf<T>::value != dtype) wrong_type(DTypeOf<T>::value);

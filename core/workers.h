@@ -30,8 +30,8 @@ class Workers {
   std::chrono::nanoseconds spin() const noexcept;
 
   /// Calls fn(part) for part in [0, parts), each exactly once, on any thread, and returns when all
-  /// are done. Parts are handed out dynamically, in ascending order. Errors: all parts run; then
-  /// the exception of the lowest part that threw is rethrown here.
+  /// are done. Parts are handed out dynamically, in ascending order.
+  /// Errors:  all parts run; then the exception of the lowest part that threw is rethrown here.
   void run(int64_t parts, const std::function<void(int64_t part)>& fn);
 
   /// Splits [0, n) into contiguous ranges of at least `grain` (the last may be shorter) and calls

@@ -16,8 +16,8 @@ struct Arg {
 };
 
 /// Refuses arguments that live on another device than `stream` and parameters whose unit has been
-/// released since the view was taken. Absent views pass. Errors: kInvalidArgument (device),
-/// kFailedPrecondition (released), naming kernel and argument.
+/// released since the view was taken. Absent views pass.
+/// Errors:  kInvalidArgument (device), kFailedPrecondition (released), naming kernel and argument.
 void check_args(std::string_view kernel, const Stream& stream, std::initializer_list<Arg> args);
 
 /// Errors: kInvalidArgument "rms_norm: gamma is (512) but should be (768)".
@@ -34,7 +34,8 @@ void check_that(bool ok, std::string_view kernel, std::string_view complaint);
 CpuStream& cpu_stream(std::string_view kernel, Stream& stream);
 
 /// Calls fn with a value of the C++ type of `dtype` (f32, bf16 or f64), for kernels that are
-/// templates on it. Errors: kInvalidArgument for any other dtype.
+/// templates on it.
+/// Errors:  kInvalidArgument for any other dtype.
 template <class Fn>
 decltype(auto) with_float_type(std::string_view kernel, DType dtype, Fn&& fn) {
   switch (dtype) {

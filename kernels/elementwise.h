@@ -30,8 +30,9 @@ void activation(Stream& stream, Activation kind, const View& x, const View& y);
 void activation_backward(Stream& stream, Activation kind, const View& dy, const View& x,
                          const Grad& dx);
 
-/// y = silu(gate) * up with x = [gate | up] in each row. Shapes: x (rows, 2F)  y (rows, F).
-/// Source: Shazeer 2020, arXiv:2002.05202
+/// y = silu(gate) * up with x = [gate | up] in each row.
+/// Shapes:  x (rows, 2F)   y (rows, F).
+/// Source:  Shazeer 2020, arXiv:2002.05202
 void swiglu(Stream& stream, const View& x, const View& y);
 void swiglu_backward(Stream& stream, const View& dy, const View& x, const Grad& dx);
 

@@ -29,8 +29,10 @@ struct RmsNormBackward {
 void rms_norm_backward(Stream& stream, const RmsNormBackward& args);
 
 /// Row-wise layer normalisation: y = (x - mean) * rstd * gamma + beta, rstd = 1 / sqrt(var + eps),
-/// biased variance. Shapes:  x, y (rows, cols)   gamma, beta (cols), beta may be absent   mean,
-/// rstd (rows) Dtypes, async, errors as rms_norm. Source:  Ba et al. 2016, arXiv:1607.06450
+/// biased variance.
+/// Shapes:  x, y (rows, cols)   gamma, beta (cols), beta may be absent   mean, rstd (rows) Dtypes,
+///          async, errors as rms_norm.
+/// Source:  Ba et al. 2016, arXiv:1607.06450
 struct LayerNorm {
   View x, gamma, beta, y, mean, rstd;
   float eps;

@@ -11,8 +11,8 @@ namespace zpp::kernels {
 /// the result non-finite.
 void sum_squares(Stream& stream, const View& x, const Grad& out);
 
-/// out (+)= sum over rows of x: the gradient of a bias. Shapes: x (rows, cols) dense rows; out
-/// (cols) f32 (f64 for f64).
+/// out (+)= sum over rows of x: the gradient of a bias.
+/// Shapes:  x (rows, cols) dense rows; out (cols) f32 (f64 for f64).
 void sum_rows(Stream& stream, const View& x, const Grad& out);
 
 /// out[0] = 1 if any element of x is NaN or Inf, else 0. x contiguous f32, bf16 or f64; out (1)

@@ -19,8 +19,8 @@ struct RunDirectory {
 };
 
 /// Makes the directory and writes the resolved configuration with the build's version. Metrics of
-/// an earlier run are kept as metrics-N.jsonl, N counting up. Errors: kInvalidArgument if something
-/// else has the directory's name; kIo
+/// an earlier run are kept as metrics-N.jsonl, N counting up.
+/// Errors:  kInvalidArgument if something else has the directory's name; kIo
 RunDirectory prepare_run_directory(const TrainConfig& config);
 
 }  // namespace zpp

@@ -22,7 +22,7 @@ using Strings = std::vector<std::string>;
 const Strings kRooms = {"core", "kernels", "model", "comm", "parallel", "tools"};
 // May stand at the top level beside the rooms, dot files and what .gitignore names.
 const Strings kTopLevel = {"WORKSPACE", "BUILD", "MODULE.bazel", "README.md",
-                           "configs",   "docs", "tests", "third_party"};
+                           "configs",   "docs",  "tests",        "third_party"};
 
 /// What sources below `where` may include of the project. The first entry that fits a file counts.
 struct RoomRule {
@@ -37,7 +37,8 @@ const std::vector<RoomRule> kRoomRules = {
     {"model/", {"core/", "kernels/", "model/"}, {}},
     {"comm/", {"core/", "kernels/", "comm/"}, {}},
     {"parallel/",
-     {"core/", "kernels/", "comm/", "parallel/", "model/autograd/", "model/nn/", "model/model.h", "model/registry.h"},
+     {"core/", "kernels/", "comm/", "parallel/", "model/autograd/", "model/nn/", "model/model.h",
+      "model/registry.h"},
      {}},
     {"tools/", {"core/", "kernels/", "model/", "comm/", "parallel/", "tools/"}, {}},
 };

@@ -16,7 +16,8 @@ struct TrainArguments {
   std::vector<std::string> overrides;  // "path.key=value"
 };
 
-/// Reads and checks the configuration. Errors: kNotFound, kInvalidArgument
+/// Reads and checks the configuration.
+/// Errors:  kNotFound, kInvalidArgument
 TrainConfig load_train_config(const TrainArguments& arguments);
 
 /// Trains. What people want to keep (the sample, where everything lies) goes to `out`, the log to

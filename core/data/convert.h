@@ -21,8 +21,8 @@ struct ConvertReport {
 };
 
 /// Copies all tokens. Documents that only an index tells apart (megatron) get an end-of-text each
-/// where they lack one, if its id is given. Errors: as TokenFile and TokenWriter; kInvalidArgument
-/// when input and output are one file.
+/// where they lack one, if its id is given.
+/// Errors:  as TokenFile and TokenWriter; kInvalidArgument when input and output are one file.
 ConvertReport convert(const std::filesystem::path& input, const std::filesystem::path& output,
                       const ConvertOptions& options = {});
 

@@ -17,8 +17,8 @@ struct InspectOptions {
 };
 
 /// Facts of the header, range of ids, documents, entropy of single tokens, and samples (as text
-/// where the tokenizer is known, else as ids). Errors: as TokenFile; an id outside the vocabulary
-/// anywhere in what is read.
+/// where the tokenizer is known, else as ids).
+/// Errors:  as TokenFile; an id outside the vocabulary anywhere in what is read.
 std::string inspect(const std::filesystem::path& path, const InspectOptions& options = {});
 
 }  // namespace zpp

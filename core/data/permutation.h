@@ -10,7 +10,8 @@ namespace zpp {
 /// walking), twice on average at most.
 class Permutation {
  public:
-  /// `seed` and `stream` select the permutation. Errors: kInvalidArgument unless 0 < size <= 2^62.
+  /// `seed` and `stream` select the permutation.
+  /// Errors:  kInvalidArgument unless 0 < size <= 2^62.
   Permutation(int64_t size, uint64_t seed, uint64_t stream);
 
   int64_t size() const { return size_; }

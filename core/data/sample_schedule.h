@@ -10,8 +10,8 @@ namespace zpp {
 /// after any number n of samples, source s has had its share w_s * n to within less than one
 /// sample. The schedule repeats after period() samples, so looking up sample i takes no search and
 /// no history. Weights count as fractions with a common denominator of at most 65536: exact for
-/// weights such as 0.7 and 0.3, otherwise rounded to 1/65536 of the whole. Source: Tijdeman 1980,
-/// "The chairman assignment problem".
+/// weights such as 0.7 and 0.3, otherwise rounded to 1/65536 of the whole.
+/// Source:  Tijdeman 1980, "The chairman assignment problem".
 class SampleSchedule {
  public:
   struct Place {

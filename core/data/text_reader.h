@@ -23,9 +23,9 @@ using OnText = std::function<void(std::string_view piece, bool ends)>;
 bool has_documents(const std::filesystem::path& path, const TextOptions& options);
 
 /// Reads one file, or standard input if `path` is "-". Documents without text are left out. Returns
-/// the bytes read. Errors: kNotFound, kIo; kInvalidArgument for compressed input, and for a JSON
-/// line that is no object with text
-///         under the key, naming file and line.
+/// the bytes read.
+/// Errors:  kNotFound, kIo; kInvalidArgument for compressed input, and for a JSON line that is no
+///          object with text under the key, naming file and line.
 int64_t read_documents(const std::filesystem::path& path, const TextOptions& options,
                        const OnText& on_text);
 

@@ -57,7 +57,8 @@ T load(const std::byte* at) {
 /// Errors: kNotFound; kInvalidArgument with a hint when no format is recognised.
 std::string detect_token_format(const std::filesystem::path& path);
 
-/// Checks the header against the file. Errors: kInvalidArgument naming the file and the field.
+/// Checks the header against the file.
+/// Errors:  kInvalidArgument naming the file and the field.
 TokenFileInfo read_zpp_header(const MappedFile& file);
 TokenFileInfo read_llmc_header(const MappedFile& file);
 /// Files without a header: any content of whole tokens, unless it starts like another format.

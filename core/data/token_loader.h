@@ -38,9 +38,10 @@ class TokenLoader {
   };
 
   /// Maps all files. Weights for all of them or for none; none: every window once per epoch, in one
-  /// permutation. Errors: as TokenFile; kInvalidArgument for an empty list, a file shorter than a
-  /// window, weights for some files
-  ///         only, or a document mask over a file that does not say where documents end.
+  /// permutation.
+  /// Errors:  as TokenFile; kInvalidArgument for an empty list, a file shorter than a window,
+  ///          weights for some files only, or a document mask over a file that does not say where
+  ///          documents end.
   TokenLoader(const std::vector<DataSource>& sources, const Options& options);
 
   int64_t context() const { return options_.context; }
@@ -52,7 +53,8 @@ class TokenLoader {
   /// Samples of the shuffled, endless order. Thread-safe.
   /// Errors: kInvalidArgument for a token outside the vocabulary.
   HostBatch batch(int64_t first_sample, int64_t count) const;
-  /// Windows in file order, for a fixed evaluation set. Errors: kInvalidArgument beyond windows().
+  /// Windows in file order, for a fixed evaluation set.
+  /// Errors:  kInvalidArgument beyond windows().
   HostBatch eval_batch(int64_t first_window, int64_t count) const;
 
  private:

@@ -32,13 +32,13 @@ struct TokenizeReport {
 /// over the input: every n-th document, or, where the input does not tell documents apart, every
 /// n-th block of about 16 KiB that ends with a paragraph (blank line). The two sides of a cut count
 /// as documents of their own. Needs memory for one piece of text, whatever the input's size;
-/// outputs appear complete or not at all. Errors: as read_documents and TokenWriter;
-/// kInvalidArgument for options that contradict each other, an input
-///         without text, or one too small to hold anything out.
+/// outputs appear complete or not at all.
+/// Errors:  as read_documents and TokenWriter; kInvalidArgument for options that contradict each
+///          other, an input without text, or one too small to hold anything out.
 TokenizeReport tokenize(const TokenizeOptions& options);
 
-/// "\n", "\t", "\r", "\\" and "\xHH" in `text` replaced by the bytes they stand for. Errors:
-/// kInvalidArgument.
+/// "\n", "\t", "\r", "\\" and "\xHH" in `text` replaced by the bytes they stand for.
+/// Errors:  kInvalidArgument.
 std::string unescape(std::string_view text);
 
 }  // namespace zpp

@@ -22,8 +22,8 @@ class ByteTokenizer {
 
   /// The ids of `text`, without an end-of-text.
   std::vector<int32_t> encode(std::string_view text) const;
-  /// End-of-text shows as "<|endoftext|>". Errors: kInvalidArgument for an id outside the
-  /// vocabulary, with its index.
+  /// End-of-text shows as "<|endoftext|>".
+  /// Errors:  kInvalidArgument for an id outside the vocabulary, with its index.
   std::string decode(std::span<const int32_t> ids) const;
 };
 

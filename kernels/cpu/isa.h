@@ -1,18 +1,15 @@
 // How CPU kernels are compiled for several instruction sets and chosen at run time.
 //
 // A family `norm` that wants SIMD has
-//   cpu/norm_simd.h   struct NormSimd { void (*rows)(const RmsNorm&, int64_t begin, int64_t end);
-//   ... };
+//   cpu/norm_simd.h   struct NormSimd { void (*rows)(const RmsNorm&, int64_t begin, int64_t end); };
 //                     ZPP_DECLARE_SIMD(NormSimd)
-//   cpu/norm_simd.cc  loops in plain C++ inside `namespace zpp::kernels::ZPP_ISA { namespace { ...
-//   } }`, then
-//                     `const NormSimd& norm_simd() { static constexpr NormSimd table{...}; return
-//                     table; }` by ZPP_DEFINE_SIMD
-//   cpu/norm.cc       splits the work over the workers and calls `simd<NormSimd>(stream).rows(...)`
+//   cpu/norm_simd.cc  loops in plain C++ in an anonymous namespace inside zpp::kernels::ZPP_ISA, and
+//                     ZPP_DEFINE_SIMD(NormSimd, .rows = ...)
+//   cpu/norm.cc       splits the work over the workers and calls simd<NormSimd>(stream).rows(...)
 // The build compiles the _simd file once per instruction set with ZPP_ISA set to avx2 or avx512.
-// Those files hold loops over raw pointers only: an inline function of the standard library
-// compiled there would be merged by the linker with the copies of other files and run on CPUs that
-// lack the instructions (tests/isa_symbols_test checks this).
+// Those files hold loops over raw pointers only: an inline function of the standard library compiled
+// there would be merged by the linker with the copies of other files and run on CPUs that lack the
+// instructions (tests/isa_symbols_test checks this).
 #pragma once
 
 #include "core/cpu_stream.h"

@@ -45,11 +45,12 @@ class Parameter {
   ParameterUnit& unit() const { return unit_; }
 
   /// The weights, in the compute dtype. Take it anew for each use: kernels refuse a view of a unit
-  /// that has been released since. Errors: kFailedPrecondition while the unit is released
+  /// that has been released since.
+  /// Errors:  kFailedPrecondition while the unit is released
   View view() const;
   /// Where this use's gradient goes (f32; f64 for f64 models): the first writer of a step stores,
-  /// later ones add. Valid during the unit's backward. Errors: kFailedPrecondition when no gradient
-  /// buffer is bound
+  /// later ones add. Valid during the unit's backward.
+  /// Errors:  kFailedPrecondition when no gradient buffer is bound
   Grad grad();
 
  private:
@@ -80,7 +81,9 @@ class ParameterUnit {
   int64_t flat_numel() const { return flat_numel_; }
 
   /// Makes the flat weights (compute dtype) readable, or releases them when empty: views taken
-  /// before go stale. Shapes: (flat_numel). Errors: kInvalidArgument if shape or dtype disagree
+  /// before go stale.
+  /// Shapes:  (flat_numel).
+  /// Errors:  kInvalidArgument if shape or dtype disagree
   void bind_weights(const View& weights);
   /// Where gradients land (grad_dtype), or nowhere when empty.
   void bind_grads(const View& grads);

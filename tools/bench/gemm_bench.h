@@ -18,7 +18,8 @@ struct GemmBench {
 };
 
 /// Prints the measured peak (one core, all threads) and, for each product, GFLOP/s and the share of
-/// the peak. Errors: kInvalidArgument for sizes below 1.
+/// the peak.
+/// Errors:  kInvalidArgument for sizes below 1.
 void bench_gemm(const GemmBench& options, const Print& print);
 
 }  // namespace zpp

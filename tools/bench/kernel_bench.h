@@ -20,8 +20,8 @@ struct KernelBench {
 };
 
 /// Prints memcpy's bandwidth and, for each kernel, time, GB/s of the bytes that it has to read and
-/// write, the share of memcpy, and GFLOP/s where arithmetic is what counts. Errors:
-/// kInvalidArgument for sizes that do not fit each other
+/// write, the share of memcpy, and GFLOP/s where arithmetic is what counts.
+/// Errors:  kInvalidArgument for sizes that do not fit each other
 void bench_kernels(const KernelBench& options, const Print& print);
 
 }  // namespace zpp
