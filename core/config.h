@@ -122,8 +122,8 @@ struct ParseOptions {
   std::vector<std::string> ignored = {};    // keys of this object that somebody else parses
 };
 
-/// Reads `text` (JSON; `//` comments allowed) into the declared fields. Fields without a key keep
-/// their value.
+/// Reads `text` (JSON; `//` comments allowed) into the declared fields. Fields without a key, and
+/// those whose value is refused, keep theirs; an optional whose value is refused becomes absent.
 /// Errors:  kInvalidArgument listing every problem with its full path: syntax (line and column),
 ///          unknown and duplicate keys, wrong types, values out of range or not in the allowed
 ///          list.

@@ -136,7 +136,9 @@ class Parser : public Fields {
     const JsonNode* node = take(key);
     if (node == nullptr) return *this;
     v.reset();
-    if (node->kind != Kind::kNull) integer(key, *node, v.emplace(), lo, hi);
+    // A value that is refused stays absent: whoever reads on must not meet one out of range.
+    int64_t value = 0;
+    if (node->kind != Kind::kNull && integer(key, *node, value, lo, hi)) v = value;
     return *this;
   }
   Fields& operator()(std::string_view key, std::optional<double>& v, std::string_view, double lo,
@@ -144,7 +146,8 @@ class Parser : public Fields {
     const JsonNode* node = take(key);
     if (node == nullptr) return *this;
     v.reset();
-    if (node->kind != Kind::kNull) number(key, *node, v.emplace(), lo, hi);
+    double value = 0;
+    if (node->kind != Kind::kNull && number(key, *node, value, lo, hi)) v = value;
     return *this;
   }
   Fields& operator()(std::string_view key, std::vector<std::string>& v, std::string_view) override {
@@ -219,26 +222,32 @@ class Parser : public Fields {
     inner.finish();
   }
 
-  void integer(std::string_view key, const JsonNode& node, int64_t& v, int64_t lo, int64_t hi) {
+  /// Stores the value of `node` in `v`, or reports why it cannot be one and returns false.
+  bool integer(std::string_view key, const JsonNode& node, int64_t& v, int64_t lo, int64_t hi) {
     const std::string range = fmt::format("an integer from {} to {}", lo, hi);
     const std::optional<int64_t> value = exact_integer(node);
     if (value && *value >= lo && *value <= hi) {
       v = *value;
-    } else if (node.kind == Kind::kDouble &&
-               node.text.find_first_not_of("-0123456789") == std::string::npos) {
+      return true;
+    }
+    if (node.kind == Kind::kDouble &&
+        node.text.find_first_not_of("-0123456789") == std::string::npos) {
       problem(key,
               fmt::format("expected {}, found {}, which does not fit 64 bits", range, node.text));
     } else {
       wrong(key, range, node);
     }
+    return false;
   }
 
-  void number(std::string_view key, const JsonNode& node, double& v, double lo, double hi) {
+  bool number(std::string_view key, const JsonNode& node, double& v, double lo, double hi) {
     const bool is_number = node.kind == Kind::kInt || node.kind == Kind::kDouble;
-    if (is_number && node.number >= lo && node.number <= hi)
+    if (is_number && node.number >= lo && node.number <= hi) {
       v = node.number;
-    else
-      wrong(key, fmt::format("a number from {} to {}", lo, hi), node);
+      return true;
+    }
+    wrong(key, fmt::format("a number from {} to {}", lo, hi), node);
+    return false;
   }
 
   void text(std::string_view key, const JsonNode& node, std::string& v,

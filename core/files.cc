@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,9 +18,25 @@ namespace zpp {
 namespace {
 
 [[noreturn]] void fail(std::string_view what, const std::filesystem::path& path, int error) {
-  const Code code = error == ENOENT ? Code::kNotFound : Code::kIo;
+  const bool bad_name =
+      error == ELOOP || error == ENOTDIR || error == EISDIR || error == ENAMETOOLONG;
+  const Code code = error == ENOENT ? Code::kNotFound
+                    : bad_name      ? Code::kInvalidArgument
+                                    : Code::kIo;
   throw Error(code, fmt::format("{}: cannot {}: {}", path.string(), what,
                                 std::generic_category().message(error)));
+}
+
+/// Opens a regular file for reading, and nothing else: a pipe without a writer would hang, a device
+/// may never end.
+int open_regular(const std::filesystem::path& path, struct stat& status) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) fail("open", path, errno);
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) return fd;
+  ::close(fd);
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: expected a regular file, found {}", path.string(),
+                          S_ISDIR(status.st_mode) ? "a directory" : "a pipe or device"));
 }
 
 class Descriptor {
@@ -63,17 +80,8 @@ std::filesystem::path directory_of(const std::filesystem::path& path) {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  // O_NONBLOCK: opening a pipe without a writer would hang before we can refuse it.
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) fail("open", path, errno);
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail("read the size of", path, errno);
-  if (!S_ISREG(status.st_mode)) {
-    throw Error(
-        Code::kInvalidArgument,
-        fmt::format("{}: expected a regular file, found {}", path.string(),
-                    S_ISDIR(status.st_mode) ? "a directory" : "something that cannot be mapped"));
-  }
+  const Descriptor fd(open_regular(path, status));
   size_ = status.st_size;
   if (size_ == 0) return;
   void* data = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, fd.get(), 0);
@@ -111,11 +119,8 @@ void MappedFile::advise(Access access) const {
 }
 
 std::string read_file(const std::filesystem::path& path) {
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) fail("open", path, errno);
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail("read the size of", path, errno);
-  if (S_ISDIR(status.st_mode)) fail("read", path, EISDIR);
+  const Descriptor fd(open_regular(path, status));
   std::string content;
   content.resize(static_cast<size_t>(status.st_size) +
                  1);  // one byte more: finds the end without a regrow
@@ -134,6 +139,15 @@ std::string read_file(const std::filesystem::path& path) {
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code error;
+  // A link stays a link: what it names is replaced.
+  if (std::filesystem::is_symlink(path_, error)) {
+    path_ = std::filesystem::weakly_canonical(path_, error);
+    if (error) fail("follow the link", path_, error.value());
+  }
+  if (std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error)) {
+    throw Error(Code::kInvalidArgument,
+                path_.string() + ": exists and is no regular file, so it cannot be replaced");
+  }
   std::filesystem::create_directories(directory_of(path_), error);
   if (error) fail("make the directory for", path_, error.value());
   std::string name = path_.string() + ".tmp.XXXXXX";
@@ -176,6 +190,18 @@ void AtomicFile::commit() {
   fd_ = -1;
   sync_directory(directory_of(path_));
 }
+
+FileLock::FileLock(const std::filesystem::path& path) {
+  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) fail("open", path, errno);
+  if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int error = errno;
+  ::close(fd_);
+  if (error != EWOULDBLOCK) fail("lock", path, error);
+  throw Error(Code::kInvalidArgument, path.string() + ": another process holds this lock");
+}
+
+FileLock::~FileLock() { ::close(fd_); }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
   AtomicFile file(path);

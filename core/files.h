@@ -38,16 +38,16 @@ class MappedFile {
   int64_t size_ = 0;
 };
 
-/// Whole content of a file; also of pipes and /proc files, whose size is not known beforehand.
-/// Errors: kNotFound, kIo.
+/// Whole content of a regular file; also of /proc files, whose size is not known beforehand.
+/// Errors:  kNotFound, kIo, kInvalidArgument if it is a directory, pipe or device.
 std::string read_file(const std::filesystem::path& path);
 
 /// A file that appears under its name complete and durable, or not at all: bytes go to a temporary
 /// file beside it, which commit() syncs and renames. Without commit() the destructor removes it.
 class AtomicFile {
  public:
-  /// Makes missing directories.
-  /// Errors:  kIo.
+  /// Makes missing directories. Where `path` is a link, the file it names is replaced.
+  /// Errors:  kIo; kInvalidArgument if something other than a regular file has the name.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -70,6 +70,20 @@ class AtomicFile {
   std::filesystem::path path_, temporary_;
   int fd_ = -1;
   int64_t size_ = 0;
+};
+
+/// An advisory lock on a file, made when missing, for as long as this lives; the system gives it back
+/// when the process ends, however it ends.
+class FileLock {
+ public:
+  /// Errors:  kInvalidArgument if another process (or another FileLock) holds it; kIo
+  explicit FileLock(const std::filesystem::path& path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int fd_ = -1;
 };
 
 /// Replaces the content of `path` in one piece (see AtomicFile).

@@ -151,7 +151,7 @@ std::shared_ptr<void> Pool::allocate(int64_t bytes, Stream& home) {
                 fmt::format("pool on {}: {} bytes asked for", to_string(device_), bytes));
   }
   const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), kUnit);
-  const std::lock_guard lock(state_->mutex);
+  std::unique_lock lock(state_->mutex);
   Arena& arena = state_->arena_of(home);
   const int64_t offset = arena.allocate(rounded);
   if (offset < 0) {
@@ -164,6 +164,8 @@ std::shared_ptr<void> Pool::allocate(int64_t bytes, Stream& home) {
   state_->live += rounded;
   state_->peak = std::max(state_->peak, state_->live);
   ++state_->blocks;
+  // If the owner itself cannot be made, its deleter takes the mutex.
+  lock.unlock();
   return std::shared_ptr<void>(arena.address(offset), [state = state_, &arena, offset](void*) {
     state->release(arena, offset);
   });

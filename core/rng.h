@@ -62,15 +62,21 @@ constexpr float uniform_from_bits(uint32_t bits) {
   return (static_cast<float>(bits >> 9) + 0.5f) * (1.0f / 8388608.0f);
 }
 
-/// Standard normal number `element` of the stream, by Box-Muller on words (2k, 2k+1) of the stream.
+/// Two independent standard normal numbers from two random words, by Box-Muller.
+inline std::array<float, 2> normal_pair(uint32_t first, uint32_t second) {
+  const double u = (static_cast<double>(first) + 0.5) * (1.0 / 4294967296.0);
+  const double v = static_cast<double>(second) * (6.283185307179586 / 4294967296.0);
+  const double radius = std::sqrt(-2.0 * std::log(u));
+  return {static_cast<float>(radius * std::cos(v)), static_cast<float>(radius * std::sin(v))};
+}
+
+/// Standard normal number `element` of the stream: numbers (2k, 2k+1) are the pair of its words
+/// (2k, 2k+1).
 inline float normal_at(const RngKey& key, uint64_t element) {
   const uint64_t e = key.offset + element;
   const std::array<uint32_t, 4> words = key.block(e / 4);
   const size_t pair = (e % 4) / 2 * 2;
-  const double u = (static_cast<double>(words[pair]) + 0.5) * (1.0 / 4294967296.0);
-  const double v = static_cast<double>(words[pair + 1]) * (6.283185307179586 / 4294967296.0);
-  const double radius = std::sqrt(-2.0 * std::log(u));
-  return static_cast<float>(radius * (e % 2 == 0 ? std::cos(v) : std::sin(v)));
+  return normal_pair(words[pair], words[pair + 1])[e % 2];
 }
 
 }  // namespace zpp

@@ -26,6 +26,11 @@ enum class DType : uint8_t { kF32, kBF16, kF64, kI32, kI64, kI8, kU8 };
 int64_t size_of(DType dtype);
 const char* to_string(DType dtype);
 
+/// What sums over elements of `dtype` are kept in: f64 for f64, else f32.
+inline DType accumulator_of(DType dtype) {
+  return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
 /// Storage of a bfloat16 number: the upper half of an f32. Arithmetic happens in f32.
 struct bf16 {
   uint16_t bits = 0;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -62,14 +63,26 @@ struct Workers::Impl {
   explicit Impl(int n) : threads(n) {
     if (n <= available_cores()) spin = kSpin;
     helpers.reserve(static_cast<size_t>(n - 1));
-    for (int i = 1; i < n; ++i) helpers.emplace_back([this] { help(); });
+    try {
+      for (int i = 1; i < n; ++i) helpers.emplace_back([this] { help(); });
+    } catch (const std::system_error& error) {
+      const size_t started = helpers.size() + 1;
+      end();
+      throw Error(Code::kFailedPrecondition,
+                  fmt::format("workers: only {} of {} threads could be started ({}); ask for fewer "
+                              "(run.threads) or raise the limit",
+                              started, n, error.code().message()));
+    }
   }
 
-  ~Impl() {
+  ~Impl() { end(); }
+
+  void end() {
     stop.store(true, std::memory_order_relaxed);
     epoch.fetch_add(1);
     epoch.notify_all();
     for (std::thread& helper : helpers) helper.join();
+    helpers.clear();
   }
 
   void help() {

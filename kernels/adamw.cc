@@ -14,12 +14,6 @@ void check_guard(std::string_view kernel, const View& guard) {
   check_contiguous(kernel, {{"guard", guard}});
 }
 
-void check_number(std::string_view kernel, const Arg& arg, std::initializer_list<DType> dtypes) {
-  check_dtype(kernel, arg, dtypes);
-  check_that(arg.view && arg.view.numel() == 1, kernel,
-             fmt::format("{} is {} but should be one number", arg.name, arg.view.shape.str()));
-}
-
 void check_flat(std::string_view kernel, const Arg& arg, const View& master, DType dtype) {
   check_shape(kernel, arg, master.shape);
   check_dtype(kernel, arg, {dtype});

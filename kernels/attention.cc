@@ -49,8 +49,7 @@ AttentionProblem problem_of(std::string_view kernel, const View& q, const View& 
   check_operand(kernel, {"k", k}, k.shape, q.dtype);
   check_operand(kernel, {"v", v}, k.shape, q.dtype);
   check_operand(kernel, {"out", out}, q.shape, q.dtype);
-  check_operand(kernel, {"lse", lse}, {p.batch, p.heads, p.tokens},
-                q.dtype == DType::kF64 ? DType::kF64 : DType::kF32);
+  check_operand(kernel, {"lse", lse}, {p.batch, p.heads, p.tokens}, accumulator_of(q.dtype));
   p.q = heads_view(q);
   p.k = heads_view(k);
   p.v = heads_view(v);

@@ -8,12 +8,6 @@ namespace {
 
 constexpr std::string_view kName = "cross_entropy";
 
-void check_number(const Arg& arg, DType dtype) {
-  check_dtype(kName, arg, {dtype});
-  check_that(arg.view && arg.view.numel() == 1, kName,
-             std::string(arg.name) + " is " + arg.view.shape.str() + " but should be one number");
-}
-
 void check_matrix(const Arg& arg) {
   check_that(arg.view.shape.rank() == 2 && arg.view.dense_rows(), kName,
              std::string(arg.name) + " is " + arg.view.shape.str() + " with strides " +
@@ -38,8 +32,8 @@ void cross_entropy(Stream& stream, const CrossEntropy& args) {
   check_shape(kName, {"row_loss", args.row_loss}, {logits.dim(0)});
   check_dtype(kName, {"row_loss", args.row_loss}, {logits.dtype});
   check_contiguous(kName, {{"targets", args.targets}, {"row_loss", args.row_loss}});
-  check_number({"loss", args.loss}, logits.dtype);
-  if (args.dy) check_number({"dy", args.dy}, logits.dtype);
+  check_number(kName, {"loss", args.loss}, {logits.dtype});
+  if (args.dy) check_number(kName, {"dy", args.dy}, {logits.dtype});
   if (args.dlogits) {
     check_shape(kName, {"dlogits", args.dlogits}, logits.shape);
     check_matrix({"dlogits", args.dlogits});

@@ -11,11 +11,11 @@ namespace zpp::kernels {
 /// into their gradient:
 ///   loss[0] += loss_scale * sum over rows with target >= 0 of (logsumexp(logits) - logits[target])
 ///   dlogits = grad_scale * dy[0] * (softmax(logits) - onehot(target)), 0 in rows with target -1
-/// Shapes:  logits (rows, V) f32 (or f64), rows dense, row stride free   targets (rows) i32, -1 is
-/// ignored
-///          loss (1), dy (1) of the accumulation dtype (f32; f64 for f64); dy may be absent (then
-///          1) dlogits (rows, V) in f32, bf16 or f64 or absent; it may be the same memory as logits
-///          if the dtype is the same row_loss (rows): scratch in the accumulation dtype
+/// Shapes:  logits (rows, V), rows dense, row stride free   targets (rows) i32, -1 is ignored
+///          loss (1)   dy (1), or absent: then 1
+///          dlogits like logits, or absent; may be the memory of logits if the dtype is the same
+///          row_loss (rows): scratch
+/// Dtypes:  logits, loss, dy, row_loss alike: f32 or f64; dlogits f32 or bf16 (f64 for f64)
 /// Async:   enqueues on `stream`; a target >= V or < -1 becomes the stream's error
 /// Errors:  kInvalidArgument if shapes or dtypes disagree
 /// Note:    rows are summed in a fixed order in f64

@@ -51,6 +51,13 @@ void check_dtype(std::string_view kernel, const Arg& arg, std::initializer_list<
                                                   to_string(arg.view.dtype), wanted));
 }
 
+void check_number(std::string_view kernel, const Arg& arg, std::initializer_list<DType> allowed) {
+  check_dtype(kernel, arg, allowed);
+  if (arg.view && arg.view.numel() == 1) return;
+  throw Error(Code::kInvalidArgument, fmt::format("{}: {} is {} but should be one number", kernel,
+                                                  arg.name, arg.view.shape.str()));
+}
+
 void check_that(bool ok, std::string_view kernel, std::string_view complaint) {
   if (!ok) throw Error(Code::kInvalidArgument, fmt::format("{}: {}", kernel, complaint));
 }

@@ -26,7 +26,10 @@ void check_shape(std::string_view kernel, const Arg& arg, const Shape& wanted);
 void check_contiguous(std::string_view kernel, std::initializer_list<Arg> args);
 /// Errors: kInvalidArgument unless the dtype is one of `allowed`.
 void check_dtype(std::string_view kernel, const Arg& arg, std::initializer_list<DType> allowed);
+/// Errors: kInvalidArgument unless the view is one number, of a dtype that is `allowed`.
+void check_number(std::string_view kernel, const Arg& arg, std::initializer_list<DType> allowed);
 /// A condition on the arguments that is not one of the above.
+/// Errors: kInvalidArgument "kernel: complaint".
 void check_that(bool ok, std::string_view kernel, std::string_view complaint);
 
 /// The CPU's stream behind the interface.

@@ -65,9 +65,7 @@ void scale_by(Stream& stream, const View& from, const View& factor, const Grad& 
   check_first(kName, {"from", from});
   check_count(kName, {"to", to.view}, {"from", from});
   check_dtype(kName, {"to", to.view}, kFloats);
-  check_dtype(kName, {"factor", factor}, {DType::kF32, DType::kF64});
-  check_that(factor && factor.numel() == 1, kName,
-             "factor is " + factor.shape.str() + " but should be one number");
+  check_number(kName, {"factor", factor}, {DType::kF32, DType::kF64});
   cpu::scale_by(cpu_stream(kName, stream), from, factor, to);
 }
 

@@ -60,7 +60,7 @@ void embedding_backward(Stream& stream, const EmbeddingBackward& args) {
               {"dtable", args.dtable.view},
               {"dpositions", args.dpositions.view}});
   check_ids(kName, {"dy", args.dy}, {"tokens", args.tokens}, args.doc_start);
-  const DType sums = args.dy.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const DType sums = accumulator_of(args.dy.dtype);
   if (args.dtable) {
     check_table(kName, {"dtable", args.dtable.view}, args.dy.dim(2), 0, sums);
   }

@@ -9,8 +9,6 @@
 namespace zpp::kernels {
 namespace {
 
-DType accumulator(const View& x) { return x.dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 /// x says what the others should be.
 void check_rows(std::string_view kernel, const View& x) {
   check_that(x.shape.rank() == 2, kernel, "x is " + x.shape.str() + " but should be (rows, cols)");
@@ -26,7 +24,7 @@ void check_like(std::string_view kernel, const Arg& arg, const Shape& shape, DTy
 
 void check_column_sums(std::string_view kernel, const View& x, const View& scratch) {
   const int64_t wanted = norm_backward_scratch(x.dim(0), x.dim(1));
-  check_dtype(kernel, {"scratch", scratch}, {accumulator(x)});
+  check_dtype(kernel, {"scratch", scratch}, {accumulator_of(x.dtype)});
   check_contiguous(kernel, {{"scratch", scratch}});
   check_that(scratch && scratch.numel() >= wanted, kernel,
              "scratch holds " + std::to_string(scratch ? scratch.numel() : 0) +
@@ -46,7 +44,7 @@ void rms_norm(Stream& stream, const RmsNorm& args) {
   check_rows(kName, x);
   check_like(kName, {"gamma", args.gamma}, {x.dim(1)}, x.dtype);
   check_like(kName, {"y", args.y}, x.shape, x.dtype);
-  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator(x));
+  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator_of(x.dtype));
   cpu::rms_norm(cpu_stream(kName, stream), args);
 }
 
@@ -64,10 +62,10 @@ void rms_norm_backward(Stream& stream, const RmsNormBackward& args) {
   check_rows(kName, x);
   check_like(kName, {"dy", args.dy}, x.shape, x.dtype);
   check_like(kName, {"gamma", args.gamma}, {x.dim(1)}, x.dtype);
-  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator(x));
+  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator_of(x.dtype));
   if (args.dx) check_like(kName, {"dx", args.dx.view}, x.shape, x.dtype);
   if (args.dgamma) {
-    check_like(kName, {"dgamma", args.dgamma.view}, {x.dim(1)}, accumulator(x));
+    check_like(kName, {"dgamma", args.dgamma.view}, {x.dim(1)}, accumulator_of(x.dtype));
     check_column_sums(kName, x, args.scratch);
   }
   cpu::rms_norm_backward(cpu_stream(kName, stream), args);
@@ -87,8 +85,8 @@ void layer_norm(Stream& stream, const LayerNorm& args) {
   check_like(kName, {"gamma", args.gamma}, {x.dim(1)}, x.dtype);
   if (args.beta) check_like(kName, {"beta", args.beta}, {x.dim(1)}, x.dtype);
   check_like(kName, {"y", args.y}, x.shape, x.dtype);
-  check_like(kName, {"mean", args.mean}, {x.dim(0)}, accumulator(x));
-  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator(x));
+  check_like(kName, {"mean", args.mean}, {x.dim(0)}, accumulator_of(x.dtype));
+  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator_of(x.dtype));
   cpu::layer_norm(cpu_stream(kName, stream), args);
 }
 
@@ -108,11 +106,13 @@ void layer_norm_backward(Stream& stream, const LayerNormBackward& args) {
   check_rows(kName, x);
   check_like(kName, {"dy", args.dy}, x.shape, x.dtype);
   check_like(kName, {"gamma", args.gamma}, {x.dim(1)}, x.dtype);
-  check_like(kName, {"mean", args.mean}, {x.dim(0)}, accumulator(x));
-  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator(x));
+  check_like(kName, {"mean", args.mean}, {x.dim(0)}, accumulator_of(x.dtype));
+  check_like(kName, {"rstd", args.rstd}, {x.dim(0)}, accumulator_of(x.dtype));
   if (args.dx) check_like(kName, {"dx", args.dx.view}, x.shape, x.dtype);
-  if (args.dgamma) check_like(kName, {"dgamma", args.dgamma.view}, {x.dim(1)}, accumulator(x));
-  if (args.dbeta) check_like(kName, {"dbeta", args.dbeta.view}, {x.dim(1)}, accumulator(x));
+  if (args.dgamma)
+    check_like(kName, {"dgamma", args.dgamma.view}, {x.dim(1)}, accumulator_of(x.dtype));
+  if (args.dbeta)
+    check_like(kName, {"dbeta", args.dbeta.view}, {x.dim(1)}, accumulator_of(x.dtype));
   if (args.dgamma || args.dbeta) check_column_sums(kName, x, args.scratch);
   cpu::layer_norm_backward(cpu_stream(kName, stream), args);
 }

@@ -19,8 +19,13 @@ struct RmsNorm {
 };
 void rms_norm(Stream& stream, const RmsNorm& args);
 
-/// Gradients; dgamma (cols) in f32 (f64 for f64). scratch: norm_backward_scratch() elements of the
-/// dtype of rstd.
+/// Gradients of rms_norm, each of them optional.
+/// Shapes:  dy, dx like x   dgamma (cols)   scratch: norm_backward_scratch() elements, or absent
+///          without dgamma
+/// Dtypes:  dx like x; dgamma and scratch like rstd
+/// Async:   enqueues on `stream`
+/// Errors:  as rms_norm
+/// Note:    same bits for any number of threads
 struct RmsNormBackward {
   View dy, x, gamma, rstd;
   Grad dx, dgamma;
@@ -30,8 +35,11 @@ void rms_norm_backward(Stream& stream, const RmsNormBackward& args);
 
 /// Row-wise layer normalisation: y = (x - mean) * rstd * gamma + beta, rstd = 1 / sqrt(var + eps),
 /// biased variance.
-/// Shapes:  x, y (rows, cols)   gamma, beta (cols), beta may be absent   mean, rstd (rows) Dtypes,
-///          async, errors as rms_norm.
+/// Shapes:  x, y (rows, cols)   gamma, beta (cols), beta may be absent   mean, rstd (rows)
+/// Dtypes:  x, y, gamma, beta alike: f32, bf16 or f64; mean, rstd f64 for f64, else f32
+/// Units:   eps is added to a variance
+/// Async:   enqueues on `stream`
+/// Errors:  kInvalidArgument if shapes or dtypes disagree
 /// Source:  Ba et al. 2016, arXiv:1607.06450
 struct LayerNorm {
   View x, gamma, beta, y, mean, rstd;
@@ -39,6 +47,9 @@ struct LayerNorm {
 };
 void layer_norm(Stream& stream, const LayerNorm& args);
 
+/// Gradients of layer_norm, each of them optional.
+/// Shapes:  as rms_norm_backward, dbeta like dgamma; scratch absent without either
+/// Dtypes, async, errors, note as rms_norm_backward
 struct LayerNormBackward {
   View dy, x, gamma, mean, rstd;
   Grad dx, dgamma, dbeta;

@@ -11,12 +11,6 @@ void check_input(std::string_view kernel, const View& x) {
   check_dtype(kernel, {"x", x}, {DType::kF32, DType::kBF16, DType::kF64});
 }
 
-void check_number(std::string_view kernel, const View& out, DType dtype) {
-  check_dtype(kernel, {"out", out}, {dtype});
-  check_that(out && out.numel() == 1, kernel,
-             "out is " + out.shape.str() + " but should be one number");
-}
-
 }  // namespace
 
 void sum_squares(Stream& stream, const View& x, const Grad& out) {
@@ -24,7 +18,7 @@ void sum_squares(Stream& stream, const View& x, const Grad& out) {
   check_args(kName, stream, {{"x", x}, {"out", out.view}});
   check_input(kName, x);
   check_contiguous(kName, {{"x", x}});
-  check_number(kName, out.view, DType::kF64);
+  check_number(kName, {"out", out.view}, {DType::kF64});
   cpu::sum_squares(cpu_stream(kName, stream), x, out);
 }
 
@@ -36,7 +30,7 @@ void sum_rows(Stream& stream, const View& x, const Grad& out) {
              "x is " + x.shape.str() + " with strides " + x.strides.str() +
                  " but should be (rows, cols) with dense rows");
   check_shape(kName, {"out", out.view}, {x.dim(1)});
-  check_dtype(kName, {"out", out.view}, {x.dtype == DType::kF64 ? DType::kF64 : DType::kF32});
+  check_dtype(kName, {"out", out.view}, {accumulator_of(x.dtype)});
   check_contiguous(kName, {{"out", out.view}});
   cpu::sum_rows(cpu_stream(kName, stream), x, out);
 }
@@ -46,7 +40,7 @@ void any_nonfinite(Stream& stream, const View& x, const View& out) {
   check_args(kName, stream, {{"x", x}, {"out", out}});
   check_input(kName, x);
   check_contiguous(kName, {{"x", x}});
-  check_number(kName, out, DType::kI32);
+  check_number(kName, {"out", out}, {DType::kI32});
   cpu::any_nonfinite(cpu_stream(kName, stream), x, out);
 }
 

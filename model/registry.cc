@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "core/error.h"
+
 namespace zpp {
 namespace {
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/human.h"
 #include "core/json_tree.h"
-#include "parallel/human.h"
 
 namespace zpp {
 namespace {
@@ -55,13 +55,17 @@ void MetricsFile::event(int64_t step, int64_t tokens, std::string_view event,
 
 void MetricsFile::write_line(std::string line) {
   line += '\n';
+  const off_t start = ::lseek(fd_, 0, SEEK_END);
   size_t done = 0;
   while (done < line.size()) {
     const ssize_t n = ::write(fd_, line.data() + done, line.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
+      const int error = errno;
+      // Readers expect whole lines, whatever became of the last.
+      if (::ftruncate(fd_, start) != 0) errno = error;
       throw Error(Code::kIo,
-                  fmt::format("{}: cannot be written: {}", path_.string(), std::strerror(errno)));
+                  fmt::format("{}: cannot be written: {}", path_.string(), std::strerror(error)));
     }
     done += static_cast<size_t>(n);
   }

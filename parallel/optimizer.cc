@@ -6,10 +6,12 @@
 namespace zpp {
 
 void OptimizerConfig::fields(Fields& f) {
+  // Without any eps a weight that has never had a gradient would become 0 / 0.
+  constexpr double kMinEps = 1e-30;
   f("name", name, "update rule", {"adamw"})("lr", lr, "highest learning rate", 0.0, 1e3)(
       "beta1", beta1, "decay of the mean of gradients", 0.0, 0.999999)(
       "beta2", beta2, "decay of the mean of squared gradients", 0.0, 0.99999999)(
-      "eps", eps, "added to the root of the mean square", 0.0, 1.0)(
+      "eps", eps, "added to the root of the mean square", kMinEps, 1.0)(
       "weight_decay", weight_decay,
       "share of a matrix taken away per step, times lr; norms and biases are not decayed", 0.0,
       1e3);

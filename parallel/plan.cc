@@ -8,15 +8,14 @@
 #include <sstream>
 
 #include "core/files.h"
-#include "parallel/human.h"
 #include "parallel/session.h"
 
 namespace zpp {
 namespace {
 
 // Resident memory beside the pool: program, libraries, compiled products and their packing buffers.
-// Measured on x86-64 Linux with models of 2 to 124 million parameters: 21 to 58 MiB.
-constexpr int64_t kProcessBytes = 28LL << 20;
+// Measured on x86-64 Linux with models of 2 to 124 million parameters: 18 to 58 MiB.
+constexpr int64_t kProcessBytes = 22LL << 20;
 // The kernel maps this much of a cached file around a page that is touched.
 constexpr double kFaultAroundBytes = 65536.0;
 

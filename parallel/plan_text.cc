@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "parallel/human.h"
+#include "core/human.h"
 #include "parallel/plan.h"
 
 namespace zpp {

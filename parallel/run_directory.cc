@@ -12,7 +12,7 @@ namespace zpp {
 namespace fs = std::filesystem;
 
 RunDirectory prepare_run_directory(const TrainConfig& config) {
-  RunDirectory run{.dir = config.run.dir, .kept_metrics = {}};
+  RunDirectory run{.dir = config.run.dir, .kept_metrics = {}, .lock = {}};
   std::error_code error;
   if (fs::exists(run.dir, error) && !fs::is_directory(run.dir, error)) {
     throw Error(Code::kInvalidArgument,
@@ -23,6 +23,7 @@ RunDirectory prepare_run_directory(const TrainConfig& config) {
     throw Error(Code::kIo,
                 fmt::format("run.dir: {} cannot be made: {}", run.dir.string(), error.message()));
   }
+  run.lock = std::make_shared<FileLock>(run.dir / ".lock");
   if (fs::exists(run.metrics_file())) {
     int64_t n = 1;
     while (fs::exists(run.dir / fmt::format("metrics-{}.jsonl", n))) ++n;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
+#include "core/files.h"
 #include "parallel/train_config.h"
 
 namespace zpp {
@@ -16,11 +18,14 @@ struct RunDirectory {
   /// What the metrics of an earlier run in the same directory are called now; empty if there were
   /// none.
   std::string kept_metrics;
+  /// Keeps other processes out of the directory.
+  std::shared_ptr<FileLock> lock;
 };
 
 /// Makes the directory and writes the resolved configuration with the build's version. Metrics of
 /// an earlier run are kept as metrics-N.jsonl, N counting up.
-/// Errors:  kInvalidArgument if something else has the directory's name; kIo
+/// Errors:  kInvalidArgument if something else has the directory's name or another run is using it;
+///          kIo
 RunDirectory prepare_run_directory(const TrainConfig& config);
 
 }  // namespace zpp

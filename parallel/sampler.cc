@@ -10,6 +10,9 @@ namespace zpp {
 
 int32_t pick_token(std::span<const double> logits, double temperature, int64_t top_k,
                    double uniform) {
+  if (std::any_of(logits.begin(), logits.end(), [](double x) { return std::isnan(x); })) {
+    throw Error(Code::kFailedPrecondition, "sample: the model's logits are not numbers (NaN)");
+  }
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto likelier = [&logits](int32_t a, int32_t b) {

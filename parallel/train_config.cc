@@ -10,6 +10,8 @@ namespace zpp {
 namespace {
 
 constexpr int64_t kMany = int64_t{1} << 40;
+// Of a step or an evaluation: their token ids are held in memory.
+constexpr int64_t kMostSequences = int64_t{1} << 20;
 
 /// Everything about one configuration text that the checks below need.
 struct Parsing {
@@ -75,8 +77,10 @@ void resolve_model(const Parsing& p) {
 
 void check_run(const Parsing& p) {
   RunSection& run = p.config.run;
-  if (run.name.empty() || run.name.find('/') != std::string::npos) {
-    p.problems.add("run.name", "expected a name without '/', found " + json_quote(run.name));
+  if (run.name.empty() || run.name == "." || run.name == ".." ||
+      run.name.find('/') != std::string::npos) {
+    p.problems.add("run.name",
+                   "expected the name of a folder, without '/', found " + json_quote(run.name));
   }
   if (run.dir.empty()) run.dir = "runs/" + run.name;
   if (run.device == "cuda") {
@@ -170,17 +174,18 @@ void RunSection::fields(Fields& f) {
 
 void TrainSection::fields(Fields& f) {
   f("steps", steps, "optimizer steps", 1, kMany)("global_batch", global_batch, "sequences per step",
-                                                 1, int64_t{1} << 32)(
+                                                 1, kMostSequences)(
       "micro_batch", micro_batch,
       "sequences computed at once; gradients of a step's micro-batches are added up; default "
       "global_batch",
-      1, int64_t{1} << 32)("grad_clip", grad_clip,
-                           "largest global norm of the gradient; 0: no clipping", 0.0, 1e9)(
+      1, kMostSequences)("grad_clip", grad_clip,
+                         "largest global norm of the gradient; 0: no clipping", 0.0, 1e9)(
       "eval_every", eval_every, "steps between evaluations; 0: never", 0, kMany)(
-      "eval_batches", eval_batches, "micro-batches of one evaluation, always the same ones", 1,
-      kMany)("recompute", recompute,
-             "what backward computes again instead of keeping: nothing, or each unit's forward",
-             {"none", "unit"})(
+      "eval_batches", eval_batches,
+      "evaluation reads this times global_batch windows, always the same", 1, kMostSequences)(
+      "recompute", recompute,
+      "what backward computes again instead of keeping: nothing, or each unit's forward",
+      {"none", "unit"})(
       "max_bad_steps", max_bad_steps,
       "steps in a row with a loss or gradient that is not finite, after which training stops", 1,
       kMany);

@@ -98,7 +98,7 @@ struct TrainConfig {
 };
 
 /// Reads `text`, changed by `overrides` ("path.key=value"), fills in defaults and checks each value
-/// and what spans several sections. Files are not looked at: see check_data().
+/// and what spans several sections. Files are not looked at: see open_train_data().
 /// Errors: kInvalidArgument with all problems under a heading that names `source`
 TrainConfig parse_train_config(std::string_view text, const std::string& source,
                                const std::vector<std::string>& overrides = {});

@@ -44,7 +44,7 @@ TrainData open_train_data(const TrainConfig& config) {
   if (config.train.eval_every > 0) {
     // Evaluation reads neighbouring windows from the beginning.
     const int64_t windows =
-        std::min(val->windows(), config.train.eval_batches * config.micro_batch());
+        std::min(val->windows(), config.train.eval_batches * config.train.global_batch);
     data.facts.val_bytes = file_bytes(*val) / val->windows() * windows;
   }
   return data;

@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "core/files.h"
+#include "core/human.h"
 #include "core/version.h"
-#include "parallel/human.h"
 #include "parallel/metrics.h"
 #include "parallel/session.h"
 
@@ -137,7 +137,7 @@ class Trainer {
   void evaluate() {
     const Clock::time_point begin = Clock::now();
     const int64_t windows =
-        std::min(config_.train.eval_batches * config_.micro_batch(), data_.val_windows);
+        std::min(config_.train.eval_batches * config_.train.global_batch, data_.val_windows);
     const EvalRecord record{.step = step_,
                             .tokens = tokens_,
                             .val_loss = run_evaluation(*engine_, config_, windows, data_.val),

@@ -4,10 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <iostream>
 
 #include "core/version.h"
+#include "tools/program.h"
 #include "tools/train_app.h"
 
 namespace {
@@ -15,11 +17,27 @@ namespace {
 // A signal handler has nothing but globals.
 volatile std::sig_atomic_t stop_signal = 0;
 
-/// The first signal asks for a clean end, the second one ends the process at once.
+volatile std::sig_atomic_t stop_second = 0;
+
+/// A first signal asks for a clean end. Launchers and terminals often send it twice in a row; one that
+/// comes more than a second later ends the process at once.
+void on_stop_signal(int signal) {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const auto second = static_cast<std::sig_atomic_t>(now.tv_sec);
+  if (stop_signal == 0) {
+    stop_signal = signal;
+    stop_second = second;
+  } else if (second > stop_second + 1) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
 void catch_signals() {
   struct sigaction action = {};
-  action.sa_handler = [](int signal) { stop_signal = signal; };
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  action.sa_handler = on_stop_signal;
+  action.sa_flags = SA_RESTART;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
@@ -101,23 +119,9 @@ int run(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string program = std::filesystem::path(argv[0]).filename().string();
-  CLI::App app("Trains a GPT from a configuration.", program);
+  CLI::App app("Trains a GPT from a configuration.",
+               std::filesystem::path(argv[0]).filename().string());
   Flags flags;
   declare(app, flags);
-  try {
-    app.parse(argc, argv);
-    return run(flags);
-  } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << program << ": " << error.what() << "\n";
-    return zpp::kExitBadInput;
-  } catch (const zpp::Error& error) {
-    std::cerr << program << ": " << error.what() << "\n";
-    return zpp::exit_code(error);
-  } catch (const std::exception& error) {
-    std::cerr << program << ": " << error.what() << "\n";
-    return zpp::kExitFailed;
-  }
+  return zpp::run_program(app, argc, argv, [&flags] { return run(flags); });
 }

@@ -8,7 +8,7 @@
 #include "tools/bench/gemm_bench.h"
 #include "tools/bench/kernel_bench.h"
 #include "tools/bench/train_bench.h"
-#include "tools/exit_code.h"
+#include "tools/program.h"
 
 namespace {
 
@@ -93,19 +93,5 @@ int main(int argc, char** argv) {
   declare_gemm(app, gemm);
   declare_kernels(app, kernels);
   declare_train(app, train);
-  try {
-    app.parse(argc, argv);
-    return zpp::kExitDone;
-  } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "zpp-bench: " << error.what() << "\n";
-    return zpp::kExitBadInput;
-  } catch (const zpp::Error& error) {
-    std::cerr << "zpp-bench: " << error.what() << "\n";
-    return zpp::exit_code(error);
-  } catch (const std::exception& error) {
-    std::cerr << "zpp-bench: " << error.what() << "\n";
-    return zpp::kExitFailed;
-  }
+  return zpp::run_program(app, argc, argv, [] { return zpp::kExitDone; });
 }

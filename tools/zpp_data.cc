@@ -9,7 +9,7 @@
 #include "core/data/inspect.h"
 #include "core/data/tokenize.h"
 #include "core/version.h"
-#include "tools/exit_code.h"
+#include "tools/program.h"
 
 namespace {
 
@@ -34,10 +34,8 @@ void declare_tokenize(CLI::App& app, Tokenize& flags) {
   zpp::TokenizeOptions& o = flags.options;
   app.footer(
       "One token per byte and an end-of-text after each document. Documents are JSON lines, what "
-      "the "
-      "separator tells apart, or whole files. Held-out text is spread evenly: every n-th document, "
-      "or "
-      "every n-th block of about 16 KiB of text without documents.");
+      "the separator tells apart, or whole files. Held-out text is spread evenly: every n-th "
+      "document, or every n-th block of about 16 KiB of text without documents.");
   app.add_option("inputs", o.inputs, "files of text or JSON lines; - is standard input")
       ->required();
   app.add_option("-o,--output", o.output, "token file to write")->required()->type_name("FILE");
@@ -133,22 +131,10 @@ int main(int argc, char** argv) {
   declare_tokenize(*tokenize_app, tokenize);
   declare_inspect(*inspect_app, inspect);
   declare_convert(*convert_app, convert);
-  try {
-    app.parse(argc, argv);
+  return zpp::run_program(app, argc, argv, [&] {
     if (tokenize_app->parsed()) run(tokenize);
     if (inspect_app->parsed()) std::cout << zpp::inspect(inspect.path, inspect.options);
     if (convert_app->parsed()) run(convert);
     return zpp::kExitDone;
-  } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "zpp-data: " << error.what() << "\n";
-    return zpp::kExitBadInput;
-  } catch (const zpp::Error& error) {
-    std::cerr << "zpp-data: " << error.what() << "\n";
-    return zpp::exit_code(error);
-  } catch (const std::exception& error) {
-    std::cerr << "zpp-data: " << error.what() << "\n";
-    return zpp::kExitFailed;
-  }
+  });
 }

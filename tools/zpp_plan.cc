@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "core/version.h"
+#include "tools/program.h"
 #include "tools/train_app.h"
 
 int main(int argc, char** argv) {
@@ -18,20 +19,8 @@ int main(int argc, char** argv) {
                  "path.key=value, replaces one value of the configuration; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  try {
-    app.parse(argc, argv);
+  return zpp::run_program(app, argc, argv, [&arguments] {
     zpp::print_plan(arguments, std::cout);
     return zpp::kExitDone;
-  } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    std::cerr << "zpp-plan: " << error.what() << "\n";
-    return zpp::kExitBadInput;
-  } catch (const zpp::Error& error) {
-    std::cerr << "zpp-plan: " << error.what() << "\n";
-    return zpp::exit_code(error);
-  } catch (const std::exception& error) {
-    std::cerr << "zpp-plan: " << error.what() << "\n";
-    return zpp::kExitFailed;
-  }
+  });
 }

@@ -72,13 +72,13 @@ ConvertReport convert(const std::filesystem::path& input, const std::filesystem:
   if (in.path() == output || std::filesystem::equivalent(in.path(), output, error))
     throw Error(Code::kInvalidArgument,
                 fmt::format("convert: {} is both input and output", output.string()));
-  TokenWriter out(output, writer_options(in, options));
+  const TokenWriter::Options with = writer_options(in, options);
+  TokenWriter out(output, with);
   copy(in, out);
   out.commit();
-  const bool llmc_can_tell = in.info().eot == 50256 || in.info().eot == 128000;
-  return {.tokens = out.tokens(),
-          .documents = out.documents(),
-          .documents_kept = in.info().eot.has_value() && (options.to == "zpp" || llmc_can_tell)};
+  const bool kept =
+      options.to == "llmc" ? with.eot == llmc_end_of_text(with.type) : with.eot.has_value();
+  return {.tokens = out.tokens(), .documents = out.documents(), .documents_kept = kept};
 }
 
 }  // namespace zpp

@@ -7,20 +7,13 @@
 #include <vector>
 
 #include "core/data/tokenizer.h"
+#include "core/human.h"
 
 namespace zpp {
 namespace {
 
 constexpr int64_t kChunk = 1 << 20;
 constexpr size_t kMaxHistogram = size_t{1} << 24;  // ids beyond are left out of the entropy
-
-// 1234567 -> "1,234,567"
-std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), 1, ',');
-  return digits;
-}
 
 struct Scan {
   int64_t tokens = 0, end_of_texts = 0;
@@ -83,14 +76,14 @@ std::string sample_text(const TokenFile& file, int64_t begin, int64_t count) {
 }
 
 std::string documents_text(const TokenFile& file, const Scan& scanned) {
-  if (file.info().documents) return grouped(*file.info().documents);
+  if (file.info().documents) return with_commas(*file.info().documents);
   if (!file.info().eot) return "not known (no end-of-text id)";
-  return fmt::format("{} ends of text", grouped(scanned.end_of_texts));
+  return fmt::format("{} ends of text", with_commas(scanned.end_of_texts));
 }
 
 std::string tokenizer_text(const TokenFileInfo& info) {
   std::string out = info.tokenizer.empty() ? "not named in the file" : info.tokenizer;
-  if (info.vocab > 0) out += fmt::format(", vocabulary {}", grouped(info.vocab));
+  if (info.vocab > 0) out += fmt::format(", vocabulary {}", with_commas(info.vocab));
   if (info.eot) out += fmt::format(", end of text {}", *info.eot);
   return out;
 }
@@ -104,14 +97,14 @@ std::string inspect(const std::filesystem::path& path, const InspectOptions& opt
   std::string out = fmt::format("file       {}\n", file.path().string());
   out += fmt::format("format     {}, {} tokens after {} bytes\n", info.format, to_string(info.type),
                      info.offset);
-  out += fmt::format("tokens     {}\n", grouped(info.tokens));
+  out += fmt::format("tokens     {}\n", with_commas(info.tokens));
   out += fmt::format("tokenizer  {}\n", tokenizer_text(info));
   out += fmt::format("documents  {}\n", documents_text(file, scanned));
   if (scanned.tokens > 0) {
     const std::string part =
         scanned.tokens == file.size()
             ? ""
-            : fmt::format(" (of the first {} tokens)", grouped(scanned.tokens));
+            : fmt::format(" (of the first {} tokens)", with_commas(scanned.tokens));
     out += fmt::format("ids        {} to {}{}\n", scanned.least, scanned.largest, part);
     out += fmt::format("entropy    {:.4f} nats per token, each token alone{}\n", scanned.entropy,
                        part);
@@ -122,8 +115,8 @@ std::string inspect(const std::filesystem::path& path, const InspectOptions& opt
         file.size() / options.samples * i + file.size() % options.samples * i / options.samples;
     const int64_t count =
         std::min(std::max<int64_t>(options.sample_tokens, 0), file.size() - begin);
-    out += fmt::format("\n  tokens {} to {}\n{}", grouped(begin), grouped(begin + count - 1),
-                       sample_text(file, begin, count));
+    out += fmt::format("\n  tokens {} to {}\n{}", with_commas(begin),
+                       with_commas(begin + count - 1), sample_text(file, begin, count));
   }
   return out;
 }

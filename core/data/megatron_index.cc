@@ -11,7 +11,6 @@ namespace zpp {
 namespace {
 
 constexpr int64_t kHeader = 34;
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 
 [[noreturn]] void bad(const MappedFile& file, const std::string& text) {
   throw Error(Code::kInvalidArgument, fmt::format("{}: {}", file.path().string(), text));

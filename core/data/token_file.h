@@ -22,9 +22,8 @@ struct TokenFileOptions {
 
 class TokenFile {
  public:
-  /// Errors: kNotFound, kIo; kInvalidArgument for an unknown format, a malformed file, or one made
-  /// for a larger
-  ///         vocabulary than `options.vocab`.
+  /// Errors:  kNotFound, kIo; kInvalidArgument for an unknown format, a malformed file, or one made
+  ///          for a larger vocabulary than `options.vocab`.
   explicit TokenFile(const std::filesystem::path& path, const TokenFileOptions& options = {});
 
   const std::filesystem::path& path() const { return path_; }

@@ -11,7 +11,6 @@ namespace zpp {
 namespace {
 
 constexpr std::string_view kZppMagic = "ZPPTOKN1";
-constexpr std::string_view kMegatronMagic("MMIDIDX\0\0", 9);
 constexpr int32_t kLlmcMagic = 20240520, kLlmcMagicLlama3 = 20240801;
 constexpr int32_t kLlmcVersion = 1, kLlmcVersionLlama3 = 7;
 // llm.c writes these between documents and does not say so in the file.
@@ -122,9 +121,13 @@ const char* to_string(TokenType type) {
   return "?";
 }
 
+int64_t llmc_end_of_text(TokenType type) {
+  return size_of(type) == 4 ? kLlama3BeginOfText : kGpt2EndOfText;
+}
+
 std::string detect_token_format(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
-  const bool has_index = head_of(MegatronIndex::idx_path(path)).starts_with(kMegatronMagic);
+  const bool has_index = head_of(MegatronIndex::idx_path(path)).starts_with(MegatronIndex::kMagic);
   if (path.extension() == ".idx") return "megatron";
   if (!fs::exists(path)) {
     if (has_index) return "megatron";
@@ -195,13 +198,13 @@ TokenFileInfo read_llmc_header(const MappedFile& file) {
   need_exact_size(file, kLlmcHeaderBytes, static_cast<uint64_t>(tokens), size_of(info.type));
   info.offset = kLlmcHeaderBytes;
   info.tokens = tokens;
-  info.eot = llama3 ? kLlama3BeginOfText : kGpt2EndOfText;
+  info.eot = llmc_end_of_text(info.type);
   return info;
 }
 
 TokenFileInfo read_raw_u16(const MappedFile& file) {
   const std::string_view head = text_of(file, 0, 16);
-  if (head.starts_with(kZppMagic) || is_llmc(head) || head.starts_with(kMegatronMagic))
+  if (head.starts_with(kZppMagic) || is_llmc(head) || head.starts_with(MegatronIndex::kMagic))
     bad(file, "format raw_u16 was named, but the file starts with the header of another format");
   if (file.size() % 2 != 0)
     bad(file, fmt::format("raw_u16 has 2 bytes per token, this file has {} bytes", file.size()));
@@ -211,6 +214,9 @@ TokenFileInfo read_raw_u16(const MappedFile& file) {
 }
 
 TokenFileInfo read_text(const MappedFile& file) {
+  const std::string_view head = text_of(file, 0, 16);
+  if (head.starts_with(kZppMagic) || is_llmc(head) || head.starts_with(MegatronIndex::kMagic))
+    bad(file, "format text was named, but the file starts with the header of another format");
   TokenFileInfo info{.format = "text", .type = TokenType::kU8};
   info.tokens = file.size();
   info.vocab = 257;

@@ -65,6 +65,10 @@ TokenFileInfo read_llmc_header(const MappedFile& file);
 TokenFileInfo read_raw_u16(const MappedFile& file);
 TokenFileInfo read_text(const MappedFile& file);
 
+/// The id that stands between the documents of an llm.c file, which the file itself does not say:
+/// GPT-2's for tokens of two bytes, Llama 3's for four.
+int64_t llmc_end_of_text(TokenType type);
+
 /// Header bytes for writing.
 std::array<std::byte, kZppHeaderBytes> make_zpp_header(const TokenFileInfo& info);
 std::array<std::byte, kLlmcHeaderBytes> make_llmc_header(const TokenFileInfo& info);
@@ -72,14 +76,16 @@ std::array<std::byte, kLlmcHeaderBytes> make_llmc_header(const TokenFileInfo& in
 /// The index (.idx) beside Megatron's token file (.bin).
 class MegatronIndex {
  public:
+  /// What the .idx starts with.
+  static constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
+
   /// Both files of a data set named by its .bin, its .idx or the common part.
   static std::filesystem::path bin_path(const std::filesystem::path& path);
   static std::filesystem::path idx_path(const std::filesystem::path& path);
 
   MegatronIndex() = default;
-  /// Errors: kNotFound; kInvalidArgument when malformed, when the sequences are not back to back,
-  /// or when they do
-  ///         not fill a .bin of `bin_bytes`.
+  /// Errors:  kNotFound; kInvalidArgument when malformed, when the sequences are not back to back,
+  ///          or when they do not fill a .bin of `bin_bytes`.
   MegatronIndex(const std::filesystem::path& idx, int64_t bin_bytes);
 
   const TokenFileInfo& info() const { return info_; }

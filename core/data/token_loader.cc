@@ -67,12 +67,6 @@ void TokenLoader::open(const std::vector<DataSource>& sources) {
   }
 }
 
-int64_t TokenLoader::tokens() const {
-  int64_t sum = 0;
-  for (const TokenFile& file : files_) sum += file.size();
-  return sum;
-}
-
 TokenLoader::Window TokenLoader::window_at(int64_t global_index) const {
   const auto next = std::upper_bound(first_window_.begin(), first_window_.end(), global_index);
   const auto file = next - first_window_.begin() - 1;

@@ -44,9 +44,7 @@ class TokenLoader {
   ///          documents end.
   TokenLoader(const std::vector<DataSource>& sources, const Options& options);
 
-  int64_t context() const { return options_.context; }
-  /// Tokens of all files, and the windows they make: samples of an epoch without weights.
-  int64_t tokens() const;
+  /// Windows of all files: samples of an epoch without weights.
   int64_t windows() const { return first_window_.back(); }
   const std::vector<TokenFile>& files() const { return files_; }
 

@@ -18,7 +18,6 @@ class ByteTokenizer {
 
   std::string_view name() const { return kName; }
   int64_t vocab() const { return kVocab; }
-  int32_t end_of_text() const { return kEndOfText; }
 
   /// The ids of `text`, without an end-of-text.
   std::vector<int32_t> encode(std::string_view text) const;

@@ -1,7 +1,6 @@
 #include "kernels/elementwise.h"
 
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/elementwise_simd.h"
@@ -55,15 +54,9 @@ bf16 converted<bf16>(double value) {
 /// four of each.
 std::array<float, 4> normal_block(const RngKey& key, uint64_t block) {
   const std::array<uint32_t, 4> words = key.block(block);
-  std::array<float, 4> values{};
-  for (size_t pair = 0; pair < 4; pair += 2) {
-    const double u = (static_cast<double>(words[pair]) + 0.5) * (1.0 / 4294967296.0);
-    const double v = static_cast<double>(words[pair + 1]) * (6.283185307179586 / 4294967296.0);
-    const double radius = std::sqrt(-2.0 * std::log(u));
-    values[pair] = static_cast<float>(radius * std::cos(v));
-    values[pair + 1] = static_cast<float>(radius * std::sin(v));
-  }
-  return values;
+  const std::array<float, 2> low = normal_pair(words[0], words[1]);
+  const std::array<float, 2> high = normal_pair(words[2], words[3]);
+  return {low[0], low[1], high[0], high[1]};
 }
 
 template <class T>

@@ -22,7 +22,7 @@ void run_backward(Workers& workers, const NormSimd& table, NormSimd::Backward* r
   const int64_t cols = b.pointers.cols;
   const int64_t per_block = norm_rows_per_block(b.rows);
   const int64_t blocks = norm_row_blocks(b.rows);
-  const DType sums = b.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const DType sums = accumulator_of(b.dtype);
   const auto partial = [&](int64_t index) -> void* {
     return static_cast<char*>(b.scratch.data) + index * cols * size_of(sums);
   };

@@ -48,7 +48,6 @@ ZPP_INLINE T store(Acc<T> x) {
 ZPP_INLINE float sqrt_of(float x) { return __builtin_sqrtf(x); }
 ZPP_INLINE double sqrt_of(double x) { return __builtin_sqrt(x); }
 ZPP_INLINE float abs_of(float x) { return __builtin_fabsf(x); }
-ZPP_INLINE double abs_of(double x) { return __builtin_fabs(x); }
 
 /// x = n log 2 + r with |r| <= log(2) / 2, n an integer held in both forms.
 struct Reduced {
@@ -94,13 +93,6 @@ ZPP_INLINE float expm1_f32(float x) {
   return expm1_reduced(p.r) * scale + (scale - 1.0f);
 }
 
-/// tanh(x), relative error at most 2.5e-7, NaN at NaN.
-ZPP_INLINE float tanh_f32(float x) {
-  const float a = abs_of(x);
-  const float e = expm1_f32(2.0f * (a > 10.0f ? 10.0f : a));
-  return __builtin_copysignf(e / (e + 2.0f), x);
-}
-
 /// erf(x), relative error at most 3e-7, NaN at NaN. With -log(1 - erf(x)) = x p(x) on [0, 4].
 ZPP_INLINE float erf_f32(float x) {
   const float a = abs_of(x) > 4.0f ? 4.0f : abs_of(x);
@@ -144,8 +136,6 @@ ZPP_INLINE float log_f32(float x) {
 // By argument type, for templates.
 ZPP_INLINE float exp_of(float x) { return exp_f32(x); }
 ZPP_INLINE double exp_of(double x) { return __builtin_exp(x); }
-ZPP_INLINE float tanh_of(float x) { return tanh_f32(x); }
-ZPP_INLINE double tanh_of(double x) { return __builtin_tanh(x); }
 ZPP_INLINE float erf_of(float x) { return erf_f32(x); }
 ZPP_INLINE double erf_of(double x) { return __builtin_erf(x); }
 ZPP_INLINE float log_of(float x) { return log_f32(x); }

@@ -71,7 +71,7 @@ class ParameterUnit {
   /// "root" or the path of the block, "blocks.3".
   const std::string& name() const { return name_; }
   DType dtype() const { return dtype_; }
-  DType grad_dtype() const { return dtype_ == DType::kF64 ? DType::kF64 : DType::kF32; }
+  DType grad_dtype() const { return accumulator_of(dtype_); }
   std::span<const std::unique_ptr<Parameter>> parameters() const { return parameters_; }
 
   /// Places the parameters one after the other, each on a multiple of `alignment` elements. Call

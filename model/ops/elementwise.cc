@@ -13,7 +13,9 @@ Value gelu(const Value& x, Activation kind) {
   Tensor y = tape.empty(x.shape(), x.dtype());
   kernels::activation(tape.stream(), kind, x.view(), y.view());
   return tape.record("gelu", std::move(y), [x, kind](Backward& b) {
-    kernels::activation_backward(b.stream(), kind, b.dy(), x.view(), b.grad(x.slot()));
+    if (const Grad dx = b.grad(x.slot())) {
+      kernels::activation_backward(b.stream(), kind, b.dy(), x.view(), dx);
+    }
   });
 }
 
@@ -29,8 +31,9 @@ Value swiglu(const Value& x) {
   Tensor y = tape.empty(shape, x.dtype());
   kernels::swiglu(tape.stream(), rows_of(x.view()), rows_of(y.view()));
   return tape.record("swiglu", std::move(y), [x](Backward& b) {
-    kernels::swiglu_backward(b.stream(), rows_of(b.dy()), rows_of(x.view()),
-                             rows_of(b.grad(x.slot())));
+    if (const Grad dx = rows_of(b.grad(x.slot()))) {
+      kernels::swiglu_backward(b.stream(), rows_of(b.dy()), rows_of(x.view()), dx);
+    }
   });
 }
 

@@ -15,9 +15,4 @@ inline Grad rows_of(const Grad& grad) {
   return grad ? Grad{rows_of(grad.view), grad.accumulate} : Grad{};
 }
 
-/// What sums over elements of `dtype` are kept in.
-inline DType accumulator_of(DType dtype) {
-  return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-}
-
 }  // namespace zpp

@@ -106,6 +106,17 @@ TEST(Config, KeepsDefaultsOfAbsentKeysAndClearsOptionalsByNull) {
   EXPECT_FALSE(c.train.decay_steps.has_value());
 }
 
+TEST(Config, AnOptionalWhoseValueIsRefusedBecomesAbsent) {
+  Config c;
+  c.train.decay_steps = 3;
+  Problems problems;
+  parse_fields(R"({"train": {"decay_steps": -1}, "data": [{"path": "a", "weight": 101}]})",
+               [&c](Fields& f) { c.fields(f); }, ParseOptions{}, problems);
+  EXPECT_EQ(problems.lines().size(), 2u);
+  EXPECT_FALSE(c.train.decay_steps.has_value());
+  EXPECT_FALSE(c.data.at(0).weight.has_value());
+}
+
 TEST(Config, AcceptsIntegersWrittenAsExactFloats) {
   EXPECT_EQ(parse(R"({"train": {"steps": 1e3}})").train.steps, 1000);
   EXPECT_EQ(parse(R"({"train": {"steps": 12.0}})").train.steps, 12);

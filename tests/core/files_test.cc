@@ -105,9 +105,27 @@ TEST_F(Files, ErrorsNameTheFileAndTheReason) {
   EXPECT_EQ(code_of([&] { read_file(dir_ / "none"); }), Code::kNotFound);
   EXPECT_EQ(code_of([&] { MappedFile{dir_}; }, &text), Code::kInvalidArgument);
   EXPECT_NE(text.find("a directory"), std::string::npos) << text;
-  EXPECT_EQ(code_of([&] { read_file(dir_); }), Code::kIo);
+  EXPECT_EQ(code_of([&] { read_file(dir_); }), Code::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { read_file("/dev/zero"); }), Code::kInvalidArgument);
   write_file_atomic(dir_ / "plain", "");
-  EXPECT_EQ(code_of([&] { AtomicFile(dir_ / "plain" / "a"); }), Code::kIo);
+  EXPECT_EQ(code_of([&] { AtomicFile(dir_ / "plain" / "a"); }), Code::kInvalidArgument);
+}
+
+TEST_F(Files, OnlyRegularFilesAreReplacedAndLinksStayLinks) {
+  EXPECT_EQ(code_of([&] { AtomicFile("/dev/null"); }), Code::kInvalidArgument);
+  write_file_atomic(dir_ / "real", "old");
+  std::filesystem::create_symlink(dir_ / "real", dir_ / "link");
+  write_file_atomic(dir_ / "link", "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(dir_ / "link"));
+  EXPECT_EQ(read_file(dir_ / "real"), "new");
+}
+
+TEST_F(Files, ALockIsHeldByOneAtATime) {
+  {
+    const FileLock first(dir_ / "lock");
+    EXPECT_EQ(code_of([&] { FileLock(dir_ / "lock"); }), Code::kInvalidArgument);
+  }
+  EXPECT_NO_THROW(FileLock(dir_ / "lock"));
 }
 
 TEST_F(Files, APipeIsRefusedWithoutWaitingForAWriter) {

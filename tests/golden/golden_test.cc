@@ -142,7 +142,7 @@ TEST_P(Golden, TwentyStepsOfAdamWLoseTheSame) {
   ASSERT_EQ(want.size(), 20u);
   for (size_t step = 0; step < want.size(); ++step) {
     const double loss = bench.run(batches_[step % batches_.size()]);
-    EXPECT_NEAR(loss, want[step], 1e-4 * want[step]) << "step " << step;
+    EXPECT_NEAR(loss, want[step], 1e-5) << "step " << step;
     bench.update(update, loss);
   }
   EXPECT_LT(want.back(), want.front() - 1.0) << "the golden run should learn something";

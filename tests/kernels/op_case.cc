@@ -258,7 +258,7 @@ DType dtype_of(Role role, DType data) {
     case Role::kData:
       return data;
     case Role::kAccum:
-      return data == DType::kF64 ? DType::kF64 : DType::kF32;
+      return accumulator_of(data);
     case Role::kF64:
       return DType::kF64;
     default:

@@ -29,6 +29,10 @@ TEST(PickToken, TemperatureSharpensAndFlattens) {
   EXPECT_EQ(pick_token(logits, 1000.0, 0, 0.51), 1);
 }
 
+TEST(PickToken, RefusesLogitsThatAreNotNumbers) {
+  EXPECT_THROW(pick_token(std::vector<double>{0, NAN, 1}, 1.0, 2, 0.5), Error);
+}
+
 TEST(PickToken, TopKLeavesOutAllOthers) {
   const std::vector<double> logits = {1, 5, 2, 5, 4};
   for (double u = 0.05; u < 1.0; u += 0.1) {

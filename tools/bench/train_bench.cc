@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "core/files.h"
-#include "parallel/human.h"
+#include "core/human.h"
 #include "parallel/session.h"
 #include "parallel/train_data.h"
 

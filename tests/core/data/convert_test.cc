@@ -50,6 +50,16 @@ TEST_F(Convert, BothLlmcFormatsAreWrittenAsLlmcReadsThem) {
   EXPECT_EQ(read_file(path("large.bin")), llmc_file<uint32_t>({1, 128255, 3}));
 }
 
+// An llm.c file of four-byte tokens is Llama 3's to whoever reads it, and its documents begin with
+// another id than GPT-2's.
+TEST_F(Convert, LlmcKeepsDocumentsOnlyWithTheIdThatItsTokenWidthImplies) {
+  const std::string in = put("a.bin", llmc_file<uint16_t>({1, 50256, 3}));
+  EXPECT_TRUE(convert(in, path("o"), {.from = {.vocab = 50257}, .to = "llmc"}).documents_kept);
+  EXPECT_EQ(TokenFile(path("o")).info().eot, 50256);
+  EXPECT_FALSE(convert(in, path("o"), {.from = {.vocab = 100000}, .to = "llmc"}).documents_kept);
+  EXPECT_NE(TokenFile(path("o")).info().eot, 50256);
+}
+
 TEST_F(Convert, MegatronDocumentsGetAnEndOfTextEachWhereTheyLackOne) {
   put("d.bin", testing_data::megatron_bin());
   put("d.idx", testing_data::megatron_idx());

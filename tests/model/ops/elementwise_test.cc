@@ -26,6 +26,19 @@ TEST(ElementwiseOps, SwigluHasItsGradient) {
             .op = [](Tape&, const Values& x, const Params&) { return swiglu(x[0]); }});
 }
 
+TEST(ElementwiseOps, ActivationsOfConstantsHaveNoGradientToWrite) {
+  const OpCheck check = {.inputs = {{3, 4}, {3, 8}},
+                         .parameters = {},
+                         .op = [](Tape& tape, const Values& x, const Params&) {
+                           const Value a =
+                               gelu(tape.constant(x[0].tensor()), Activation::kGeluTanh);
+                           return add(x[0], add(a, swiglu(tape.constant(x[1].tensor()))));
+                         }};
+  const OpResult result = OpBench(check, DType::kF32).run();
+  EXPECT_EQ(result.dx[0], OpBench::dy(12));
+  EXPECT_EQ(result.dx[1], std::vector<double>(24, 0.0));
+}
+
 TEST(ElementwiseOps, AddPassesItsGradientToBoth) {
   check_op({.inputs = {{3, 7}, {3, 7}},
             .parameters = {},

@@ -36,8 +36,7 @@ TEST(LinearOp, KeepsLogitsInFloat32) {
                          .parameters = {{9, 16}},
                          .op = [](Tape& tape, const Values& x, const Params& w) {
                            const Value y = linear_f32(x[0], *w[0]);
-                           EXPECT_EQ(y.dtype(),
-                                     x[0].dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+                           EXPECT_EQ(y.dtype(), accumulator_of(x[0].dtype()));
                            EXPECT_TRUE(tape.recording());
                            return y;
                          }};

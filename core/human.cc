@@ -1,4 +1,4 @@
-#include "parallel/human.h"
+#include "core/human.h"
 
 #include <fmt/format.h>
 
