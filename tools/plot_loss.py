@@ -56,7 +56,7 @@ def draw(train, val, title):
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        text(LEFT, 26, title, "start", INK, 15),
+        text(LEFT, 22, title, "start", INK, 15),
     ]
     for y in ticks(y_min, y_max, 6):
         out.append(f'<path d="M{LEFT} {py(y):.1f}H{WIDTH - RIGHT}" stroke="{FAINT}"/>')
@@ -64,15 +64,17 @@ def draw(train, val, title):
     for x in ticks(0, x_max, 6):
         out.append(text(px(x), HEIGHT - BOTTOM + 20, f"{x:g}"))
     out.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "optimizer step"))
-    out.append(text(16, TOP - 10, "nats per token", "start"))
-    for series, color, width, label in ((train, TRAIN, 1.2, "training"), (val, VAL, 2.2, "held-out text")):
-        if not series:
-            continue
+    out.append(text(LEFT, TOP - 8, "nats per token", "start", size=11))
+    shown = [s for s in ((train, TRAIN, 1.2, "training"), (val, VAL, 2.2, "held-out text")) if s[0]]
+    # Names stand at the curves' ends, the higher end's name above the other's.
+    shown.sort(key=lambda s: s[0][-1][1], reverse=True)
+    lowest = -math.inf
+    for series, color, width, label in shown:
         path = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in series)
         out.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="{width}"/>')
         x, y = series[-1]
-        shift = -10 if series is train and val and y > val[-1][1] else 12
-        out.append(text(px(x) + 8, py(y) + shift, f"{label} {y:.3f}", "start", color))
+        lowest = max(py(y) + 4, lowest + 16)
+        out.append(text(px(x) + 8, lowest, f"{label} {y:.3f}", "start", color))
     out.append("</svg>")
     return "\n".join(out) + "\n"
 
