@@ -26,7 +26,8 @@ struct Gemm {
 void gemm(Stream& stream, const Gemm& args);
 
 /// What computes products of `dtype` on this device, for people: "oneDNN bf16" or, on a CPU without
-/// bf16 arithmetic, "zpp f32, bf16 widened while packing".
+/// bf16 arithmetic, "zpp f32, bf16 widened while packing". The path of most products: f32 ones that
+/// sum over few terms with a strided operand are ours even where this says oneDNN.
 std::string gemm_path(Stream& stream, DType dtype);
 
 /// Best rate in FLOP/s that this device's GEMM reaches in `dtype` (square products, a fraction of a

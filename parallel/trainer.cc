@@ -8,6 +8,7 @@
 #include "core/files.h"
 #include "core/human.h"
 #include "core/version.h"
+#include "kernels/gemm.h"
 #include "parallel/metrics.h"
 #include "parallel/session.h"
 
@@ -85,14 +86,16 @@ class Trainer {
     peak_flops_ = measure_peak_flops(runtime_, config_.compute());
     engine_ = make_engine(runtime_, config_);
     runtime_.compute().synchronize();
-    event("started",
-          fmt::format("{}; {} parameters in {}; {} threads, {} reach {}FLOP/s in {} products; "
-                      "{} sequences of {} tokens a step in micro-batches of {}",
-                      version_text(), with_commas(engine_->parameters().numel()),
-                      config_.precision.compute, runtime_.workers().threads(),
-                      runtime_.workers().threads() == 1 ? "which" : "which together",
-                      human_number(peak_flops_), config_.precision.compute,
-                      config_.train.global_batch, config_.facts.context, config_.micro_batch()));
+    event(
+        "started",
+        fmt::format("{}; {} parameters in {}; {} threads, {} reach {}FLOP/s in {} products by {}; "
+                    "{} sequences of {} tokens a step in micro-batches of {}",
+                    version_text(), with_commas(engine_->parameters().numel()),
+                    config_.precision.compute, runtime_.workers().threads(),
+                    runtime_.workers().threads() == 1 ? "which" : "which together",
+                    human_number(peak_flops_), config_.precision.compute,
+                    kernels::gemm_path(runtime_.compute(), config_.compute()),
+                    config_.train.global_batch, config_.facts.context, config_.micro_batch()));
   }
 
   void train_one() {
