@@ -11,11 +11,64 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/slots.h"
 
 namespace zpp::kernels::cpu {
 
 namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// [0, n) in `parts` equal pieces, rounded up to whole steps.
+int64_t piece(int64_t n, int64_t parts, int64_t step) {
+  return ceil_div(ceil_div(n, parts), step) * step;
+}
+
+void* offset(const void* data, int64_t elements, DType dtype) {
+  return static_cast<std::byte*>(const_cast<void*>(data)) + elements * size_of(dtype);
+}
+
+/// Rows [m0, m1) and columns [n0, n1) of the product as a product of its own.
+GemmProblem slice(const GemmProblem& p, const GemmTile& t) {
+  GemmProblem part = p;
+  part.m = t.m1 - t.m0;
+  part.n = t.n1 - t.n0;
+  part.a = offset(p.a, t.m0 * p.a_m, p.dtype);
+  part.b = offset(p.b, t.n0 * p.b_n, p.dtype);
+  part.c = offset(p.c, t.m0 * p.c_m + t.n0, p.c_dtype);
+  if (p.bias) part.bias = offset(p.bias, t.n0, p.bias_dtype);
+  return part;
+}
+
+/// A grid of tiles over a batch of products.
+struct Grid {
+  int64_t count, m, n, tile_m, tile_n;
+
+  int64_t per_matrix() const { return ceil_div(m, tile_m) * ceil_div(n, tile_n); }
+  int64_t size() const { return count * per_matrix(); }
+  int64_t matrix(int64_t index) const { return index / per_matrix(); }
+  GemmTile tile(int64_t index) const {
+    const int64_t across = ceil_div(n, tile_n);
+    const int64_t at = index % per_matrix();
+    const int64_t m0 = at / across * tile_m, n0 = at % across * tile_n;
+    return {m0, std::min(m, m0 + tile_m), n0, std::min(n, n0 + tile_n)};
+  }
+};
+
+// Slices of the larger dimension: the other operand is packed again for each of them, so there are
+// not more than balance needs, and none so small that this would dominate.
+Grid library_grid(const GemmBatch& batch, int threads) {
+  constexpr int64_t kStep = 48;  // whole register blocks for 6- and 16-wide kernels
+  constexpr int64_t kMinFlops = 1 << 22;
+  const GemmProblem& p = batch.first;
+  const int64_t flops = 2 * p.m * p.n * p.k;
+  const int64_t useful = std::max<int64_t>(1, flops / kMinFlops);
+  const int64_t parts = std::min(ceil_div(2 * threads, batch.count), useful);
+  if (threads == 1 || parts <= 1) return {batch.count, p.m, p.n, p.m, p.n};
+  if (p.n >= p.m) return {batch.count, p.m, p.n, p.m, piece(p.n, parts, kStep)};
+  return {batch.count, p.m, p.n, piece(p.m, parts, kStep), p.n};
+}
 
 /// Everything that a compiled product depends on.
 struct Key {
@@ -138,6 +191,20 @@ void OnednnGemm::run(const Compiled& compiled, const GemmProblem& p, int64_t slo
     arguments.emplace(DNNL_ARG_BIAS, with.bias);
   }
   compiled.product.execute(state_->streams[index], arguments);
+}
+
+bool OnednnGemm::multiply(Workers& workers, const GemmBatch& batch) {
+  const Grid grid = library_grid(batch, workers.threads());
+  std::vector<const Compiled*> compiled;  // by tile of one matrix
+  for (int64_t i = 0; i < grid.per_matrix(); ++i) {
+    compiled.push_back(compile(slice(batch.first, grid.tile(i)), workers.threads()));
+    if (compiled.back() == nullptr) return false;
+  }
+  run_in_slots(workers, grid.size(), [&](int64_t item, int64_t slot) {
+    const GemmProblem part = slice(batch.at(grid.matrix(item)), grid.tile(item));
+    run(*compiled[static_cast<size_t>(item % grid.per_matrix())], part, slot);
+  });
+  return true;
 }
 
 bool onednn_computes(DType dtype) {

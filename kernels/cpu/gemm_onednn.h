@@ -3,9 +3,12 @@
 
 #include <memory>
 
+#include "core/workers.h"
 #include "kernels/cpu/gemm_simd.h"
 
 namespace zpp::kernels::cpu {
+
+struct GemmBatch;
 
 /// Compiled products and the memory they need, one per stream. Debian's oneDNN threads through
 /// libgomp, whose idle threads spin and stall a loaded machine; so each of our threads runs it
@@ -15,20 +18,20 @@ class OnednnGemm {
   OnednnGemm();
   ~OnednnGemm();
 
-  /// A product compiled for slices of one shape, strides and dtypes.
-  struct Compiled;
-
-  /// Finds or compiles the product of `p.m` x `p.n` x `p.k` with the strides and dtypes of `p` (its
-  /// pointers do not matter), for up to `slots` threads at a time. Null where the library offers
-  /// only its reference loops. Not thread-safe: call it before the parallel part.
-  Compiled* compile(const GemmProblem& p, int slots);
-
-  /// Computes `p`, a problem that `compiled` was compiled for. Safe from several threads with
-  /// different slots.
-  void run(const Compiled& compiled, const GemmProblem& p, int64_t slot) const;
+  /// Computes all products of the batch. False, with nothing done, where the library has only its
+  /// reference loops for them.
+  /// Errors: kInternal with the library's words
+  bool multiply(Workers& workers, const GemmBatch& batch);
 
  private:
   struct State;
+  /// A product compiled for slices of one shape, strides and dtypes.
+  struct Compiled;
+
+  /// For up to `slots` threads at a time; null for reference loops. Before the parallel part only.
+  Compiled* compile(const GemmProblem& p, int slots);
+  void run(const Compiled& compiled, const GemmProblem& p, int64_t slot) const;
+
   std::unique_ptr<State> state_;
 };
 

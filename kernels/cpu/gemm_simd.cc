@@ -7,53 +7,9 @@ namespace ZPP_ISA {
 namespace {
 
 constexpr int kRows = kVectorBytes == 64 ? 14 : 6;  // what fits the registers
-// The panel of b (kDepth x 2 vectors) stays in the first-level cache, the block of a (kMaxRows x
-// kDepth) in the second.
-constexpr int64_t kDepth = 256;
-constexpr int64_t kMaxRows = 43 * 6;
-constexpr int64_t kMaxCols = 1024;
-
-template <class T>
-ZPP_INLINE void micro(int64_t depth, const T* a, const T* b, T* c, int64_t stride, bool add) {
-  using V = typename Vector<T>::type;
-  using U = typename Vector<T>::unaligned;
-  V sum[kRows][2] = {};
-  for (int64_t k = 0; k < depth; ++k) {
-    const V b0 = *reinterpret_cast<const V*>(b + k * kCols<T>);
-    const V b1 = *reinterpret_cast<const V*>(b + k * kCols<T> + kLanes<T>);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      const V x = a[k * kRows + i] - V{};  // a + 0 would not fold: -0
-      sum[i][0] += x * b0;
-      sum[i][1] += x * b1;
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) {
-    U* row = reinterpret_cast<U*>(c + i * stride);
-    row[0] = add ? row[0] + sum[i][0] : sum[i][0];
-    row[1] = add ? row[1] + sum[i][1] : sum[i][1];
-  }
-}
-
-// One kRows x kCols block, of which rows x cols exist.
-template <class T>
-void block(int64_t depth, const T* a, const T* b, T* c, int64_t stride, bool add, int64_t rows,
-           int64_t cols) {
-  if (rows == kRows && cols == kCols<T>) return micro(depth, a, b, c, stride, add);
-  alignas(64) T edge[kRows * kCols<T>];
-  micro(depth, a, b, edge, kCols<T>, false);
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < cols; ++j) {
-      T& out = c[i * stride + j];
-      out = edge[i * kCols<T> + j] + (add ? out : T{0});
-    }
-  }
-}
 
 template <class T>
 T bias_at(const GemmProblem& p, int64_t n) {
-  if (p.bias == nullptr) return T{0};
   switch (p.bias_dtype) {
     case DType::kF32:
       return static_cast<T>(static_cast<const float*>(p.bias)[n]);
@@ -64,92 +20,153 @@ T bias_at(const GemmProblem& p, int64_t n) {
   }
 }
 
-template <class T>
-struct Scratch {
-  alignas(64) Acc<T> a[(kMaxRows + kRows) * kDepth];
-  alignas(64) Acc<T> b[kCols<Acc<T>> * kDepth];
-  alignas(64) Acc<T> spill[8];
-  alignas(64) Acc<T> c[kMaxRows * kMaxCols];
+/// The sums of one register block.
+template <class A>
+struct Sums {
+  typename Vector<A>::type at[kRows][2];
 };
 
-// out (+)= a b over the whole depth, block of a by block of a.
-template <class T>
-void multiply(const GemmProblem& p, const GemmTile& t, Scratch<T>& scratch, Acc<T>* out,
-              int64_t stride, bool add) {
-  constexpr int kWide = kCols<Acc<T>>;
-  const T* a = static_cast<const T*>(p.a);
-  const T* b = static_cast<const T*>(p.b);
-  for (int64_t k = 0; k < p.k; k += kDepth, add = true) {
-    const int64_t depth = p.k - k < kDepth ? p.k - k : kDepth;
-    for (int64_t m = t.m0; m < t.m1; m += kRows) {
-      const int64_t rows = t.m1 - m < kRows ? t.m1 - m : kRows;
-      pack<kRows>(a + m * p.a_m + k * p.a_k, p.a_m, p.a_k, rows, depth,
-                  scratch.a + (m - t.m0) * depth);
+template <class A>
+ZPP_INLINE void multiply(int64_t depth, const A* a, const A* b, Sums<A>& sums) {
+  using V = typename Vector<A>::type;
+  V sum[kRows][2] = {};
+  for (int64_t k = 0; k < depth; ++k) {
+    const V b0 = *reinterpret_cast<const V*>(b + k * kCols<A>);
+    const V b1 = *reinterpret_cast<const V*>(b + k * kCols<A> + kLanes<A>);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      const V x = a[k * kRows + i] - V{};  // a + 0 would not fold: -0
+      sum[i][0] += x * b0;
+      sum[i][1] += x * b1;
     }
-    for (int64_t n = t.n0; n < t.n1; n += kWide) {
-      const int64_t cols = t.n1 - n < kWide ? t.n1 - n : kWide;
-      pack<kWide>(b + k * p.b_k + n * p.b_n, p.b_n, p.b_k, cols, depth, scratch.b);
-      for (int64_t m = t.m0; m < t.m1; m += kRows) {
-        const int64_t rows = t.m1 - m < kRows ? t.m1 - m : kRows;
-        block(depth, scratch.a + (m - t.m0) * depth, scratch.b,
-              out + (m - t.m0) * stride + (n - t.n0), stride, add, rows, cols);
-      }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    sums.at[i][0] = sum[i][0];
+    sums.at[i][1] = sum[i][1];
+  }
+}
+
+// Whole register block into memory of the accumulator's type.
+template <class A>
+ZPP_INLINE void store_whole(const Sums<A>& sums, A* to, int64_t stride, bool add) {
+  using U = typename Vector<A>::unaligned;
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    U* row = reinterpret_cast<U*>(to + i * stride);
+    row[0] = add ? row[0] + sums.at[i][0] : sums.at[i][0];
+    row[1] = add ? row[1] + sums.at[i][1] : sums.at[i][1];
+  }
+}
+
+// The part of a register block that exists, with a bias: to (+)= sums + bias.
+template <class A>
+void store_part(const Sums<A>& sums, A* to, int64_t stride, bool add, int64_t rows, int64_t cols,
+                const A* bias) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const A* from = reinterpret_cast<const A*>(&sums.at[i]);
+    for (int64_t j = 0; j < cols; ++j) {
+      A& out = to[i * stride + j];
+      out = from[j] + (bias ? bias[j] : A{0}) + (add ? out : A{0});
+    }
+  }
+}
+
+// c (+)= sums (+ earlier) + bias, rounded once.
+template <class C, class A>
+void store_narrow(const Sums<A>& sums, const A* earlier, int64_t earlier_stride, C* to,
+                  int64_t stride, bool add, int64_t rows, int64_t cols, const A* bias) {
+  for (int64_t i = 0; i < rows; ++i) {
+    A row[kCols<A>];
+    __builtin_memcpy(row, &sums.at[i], sizeof(row));
+    for (int64_t j = 0; earlier && j < cols; ++j) row[j] += earlier[i * earlier_stride + j];
+    for (int64_t j = 0; bias && j < cols; ++j) row[j] += bias[j];
+    C* const out = to + i * stride;
+    for (int64_t j = 0; add && j < cols; ++j) row[j] += load(out[j]);
+    if (cols == kCols<A>) {
+#pragma omp simd
+      for (int j = 0; j < kCols<A>; ++j) out[j] = store<C>(row[j]);
+    } else {
+      for (int64_t j = 0; j < cols; ++j) out[j] = store<C>(row[j]);
     }
   }
 }
 
 template <class T, class C>
-void tile_of(const GemmProblem& p, const GemmTile& t, void* memory) {
+void block_of(const GemmProblem& p, int64_t m, int64_t n, GemmDepth depth, const void* a,
+              const void* b, void* sums_memory) {
   using A = Acc<T>;
-  Scratch<T>& scratch = *static_cast<Scratch<T>*>(memory);
   constexpr bool kDirect = sizeof(C) == sizeof(A);
-  const int64_t rows = t.m1 - t.m0, cols = t.n1 - t.n0;
-  C* c = static_cast<C*>(p.c) + t.m0 * p.c_m + t.n0;
-  A* out = scratch.c;
-  int64_t stride = cols;
+  const int64_t rows = p.m - m < kRows ? p.m - m : kRows;
+  const int64_t cols = p.n - n < kCols<A> ? p.n - n : kCols<A>;
+  const bool first = depth.begin == 0, last = depth.end == p.k;
+  C* const c = static_cast<C*>(p.c) + m * p.c_m + n;
+  if (kDirect || last) {  // its lines arrive while the block is computed
+    for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(c + i * p.c_m, 1);
+  }
+  Sums<A> sums;
+  multiply(depth.size(), static_cast<const A*>(a), static_cast<const A*>(b), sums);
+
+  A bias[kCols<A>];
+  const bool with_bias = p.bias != nullptr && (kDirect ? first : last);
+  for (int64_t j = 0; with_bias && j < cols; ++j) bias[j] = bias_at<A>(p, n + j);
+  const bool whole = rows == kRows && cols == kCols<A>;
+  A* to = static_cast<A*>(sums_memory) + m * p.n + n;
+  int64_t stride = p.n;
+  bool add = !first;
   if constexpr (kDirect) {
-    out = c;
+    to = c;
     stride = p.c_m;
+    add = !first || p.accumulate;
+  } else if (last) {
+    return store_narrow<C, A>(sums, first ? nullptr : to, stride, c, p.c_m, p.accumulate, rows,
+                              cols, with_bias ? bias : nullptr);
   }
-  const bool keep = kDirect && p.accumulate;
-  const bool start = p.bias != nullptr || p.k == 0;
-  for (int64_t i = 0; start && i < rows; ++i) {
-    for (int64_t j = 0; j < cols; ++j) {
-      A& x = out[i * stride + j];
-      x = (keep ? x : A{0}) + bias_at<A>(p, t.n0 + j);
-    }
-  }
-  multiply<T>(p, t, scratch, out, stride, start || keep);
-  if constexpr (!kDirect) {
-    for (int64_t i = 0; i < rows; ++i) {
-      C* to = c + i * p.c_m;
-      const A* from = out + i * stride;
-      if (p.accumulate) {
-#pragma omp simd
-        for (int64_t j = 0; j < cols; ++j) to[j] = store<C>(load(to[j]) + from[j]);
-      } else {
-#pragma omp simd
-        for (int64_t j = 0; j < cols; ++j) to[j] = store<C>(from[j]);
-      }
-    }
+  if (whole && !with_bias) return store_whole(sums, to, stride, add);
+  store_part(sums, to, stride, add, rows, cols, with_bias ? bias : nullptr);
+}
+
+void block(const GemmProblem& p, int64_t m, int64_t n, GemmDepth depth, const void* a,
+           const void* b, void* sums) {
+  switch (p.dtype) {
+    case DType::kF32:
+      return block_of<float, float>(p, m, n, depth, a, b, sums);
+    case DType::kBF16:
+      if (p.c_dtype == DType::kF32) return block_of<bf16, float>(p, m, n, depth, a, b, sums);
+      return block_of<bf16, bf16>(p, m, n, depth, a, b, sums);
+    default:
+      return block_of<double, double>(p, m, n, depth, a, b, sums);
   }
 }
 
-void tile(const GemmProblem& p, const GemmTile& t, void* scratch) {
-  switch (p.dtype) {
-    case DType::kF32:
-      return tile_of<float, float>(p, t, scratch);
-    case DType::kBF16:
-      if (p.c_dtype == DType::kF32) return tile_of<bf16, float>(p, t, scratch);
-      return tile_of<bf16, bf16>(p, t, scratch);
-    default:
-      return tile_of<double, double>(p, t, scratch);
-  }
+template <class T>
+void pack_rows_of(const GemmProblem& p, int64_t m, GemmDepth depth, void* to) {
+  pack<kRows>(static_cast<const T*>(p.a) + m * p.a_m + depth.begin * p.a_k, p.a_m, p.a_k,
+              p.m - m < kRows ? p.m - m : kRows, depth.size(), static_cast<Acc<T>*>(to));
+}
+
+template <class T>
+void pack_cols_of(const GemmProblem& p, int64_t n, GemmDepth depth, void* to) {
+  constexpr int kWide = kCols<Acc<T>>;
+  pack<kWide>(static_cast<const T*>(p.b) + n * p.b_n + depth.begin * p.b_k, p.b_n, p.b_k,
+              p.n - n < kWide ? p.n - n : kWide, depth.size(), static_cast<Acc<T>*>(to));
+}
+
+void pack_rows(const GemmProblem& p, int64_t m, GemmDepth depth, void* to) {
+  if (p.dtype == DType::kF32) return pack_rows_of<float>(p, m, depth, to);
+  if (p.dtype == DType::kBF16) return pack_rows_of<bf16>(p, m, depth, to);
+  pack_rows_of<double>(p, m, depth, to);
+}
+
+void pack_cols(const GemmProblem& p, int64_t n, GemmDepth depth, void* to) {
+  if (p.dtype == DType::kF32) return pack_cols_of<float>(p, n, depth, to);
+  if (p.dtype == DType::kBF16) return pack_cols_of<bf16>(p, n, depth, to);
+  pack_cols_of<double>(p, n, depth, to);
 }
 
 }  // namespace
 }  // namespace ZPP_ISA
 
-ZPP_DEFINE_SIMD(GemmSimd, tile, kMaxRows, kMaxCols, sizeof(Scratch<double>), kRows, kCols<float>)
+ZPP_DEFINE_SIMD(GemmSimd, pack_rows, pack_cols, block, kRows, kCols<float>)
 
 }  // namespace zpp::kernels

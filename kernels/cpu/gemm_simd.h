@@ -1,6 +1,4 @@
-// A packed matrix product of our own: for bf16 on CPUs without bf16 arithmetic (operands are
-// widened while they are packed, so that it costs no extra pass), for f64, and wherever the library
-// has only its reference loops.
+// The inner loops of our own matrix product (see gemm_packed.h): packing and register blocks.
 #pragma once
 
 #include "kernels/cpu/isa.h"
@@ -27,14 +25,34 @@ struct GemmTile {
   int64_t m0, m1, n0, n1;
 };
 
-struct GemmSimd {
-  /// Computes a tile of at most max_rows x max_cols. `scratch`: scratch_bytes(), 64-byte aligned.
-  void (*tile)(const GemmProblem& problem, const GemmTile& tile, void* scratch);
-  int64_t max_rows, max_cols;
-  int64_t scratch_bytes;
-  /// Tiles with multiples of these sizes waste no lanes.
-  int64_t row_step, col_step;
+/// Terms [begin, end) of the sums.
+struct GemmDepth {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
 };
+
+/// Lines of an operand (rows of a, columns of b) go into panels of `row_step` or `col_step` lines,
+/// widened to the accumulator's type, term by term: to[term * step + line]. Missing lines are zero.
+/// A panel takes panel_elements() of the accumulator's type.
+struct GemmSimd {
+  /// Packs the panel of a that starts with row m, or the panel of b that starts with column n.
+  void (*pack_rows)(const GemmProblem& problem, int64_t m, GemmDepth depth, void* to);
+  void (*pack_cols)(const GemmProblem& problem, int64_t n, GemmDepth depth, void* to);
+  /// The register block at (m, n) from its two panels. The first of several depths stores or, when
+  /// the problem accumulates, adds and applies the bias; later ones add. Where c is narrower than
+  /// the accumulator, `sums` ((m, n) -> sums[m * n_total + n]) holds what earlier depths made and only the
+  /// last depth writes c.
+  void (*block)(const GemmProblem& problem, int64_t m, int64_t n, GemmDepth depth, const void* a,
+                const void* b, void* sums);
+  int64_t row_step;
+  int64_t col_step;  // for f32 accumulators; half of it for f64
+};
+
+/// Elements of a panel of `step` lines: stores of whole vectors may spill behind its end.
+inline int64_t panel_elements(int64_t step, int64_t depth) {
+  constexpr int64_t kSpill = 8, kAlign = 16;
+  return (step * depth + kSpill + kAlign - 1) / kAlign * kAlign;
+}
 
 ZPP_DECLARE_SIMD(GemmSimd)
 

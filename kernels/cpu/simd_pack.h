@@ -30,6 +30,16 @@ typedef uint32_t U8 __attribute__((vector_size(32)));
 typedef int32_t I8 __attribute__((vector_size(32)));
 typedef uint16_t H8Unaligned __attribute__((vector_size(16), aligned(2), may_alias));
 
+typedef float F4 __attribute__((vector_size(16)));
+typedef float F4Unaligned __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint32_t U4 __attribute__((vector_size(16)));
+typedef uint16_t H4Unaligned __attribute__((vector_size(8), aligned(2), may_alias));
+
+ZPP_INLINE F4 load4(const float* from) { return *reinterpret_cast<const F4Unaligned*>(from); }
+ZPP_INLINE F4 load4(const bf16* from) {
+  const H4Unaligned half = *reinterpret_cast<const H4Unaligned*>(from);
+  return reinterpret_cast<F4>(__builtin_convertvector(half, U4) << 16);
+}
 ZPP_INLINE F8 load8(const float* from) { return *reinterpret_cast<const F8Unaligned*>(from); }
 ZPP_INLINE F8 load8(const bf16* from) {
   const H8Unaligned half = *reinterpret_cast<const H8Unaligned*>(from);
@@ -77,6 +87,21 @@ static void pack_transposed(const T* from, int64_t stride, int64_t count, int64_
   }
 }
 
+// P neighbouring elements, in whole vectors as far as they go.
+template <int P, class T>
+ZPP_INLINE void pack_line(const T* from, Acc<T>* to) {
+  if constexpr (sizeof(Acc<T>) == sizeof(float)) {
+    constexpr int kEights = P / 8 * 8, kFours = P / 4 * 4;
+    for (int i = 0; i < kEights; i += 8) {
+      *reinterpret_cast<F8Unaligned*>(to + i) = load8(from + i);
+    }
+    if (kEights < kFours) *reinterpret_cast<F4Unaligned*>(to + kEights) = load4(from + kEights);
+    for (int i = kFours; i < P; ++i) to[i] = load(from[i]);
+  } else {
+    for (int i = 0; i < P; ++i) to[i] = load(from[i]);
+  }
+}
+
 // Packs `count` lines of an operand, `stride_i` apart, over `depth` steps of `stride_k`.
 template <int P, class T>
 static void pack(const T* from, int64_t stride_i, int64_t stride_k, int64_t count, int64_t depth,
@@ -85,10 +110,7 @@ static void pack(const T* from, int64_t stride_i, int64_t stride_k, int64_t coun
     if (stride_k == 1) return pack_transposed<P>(from, stride_i, count, depth, to);
   }
   if (stride_i == 1 && count == P) {
-    for (int64_t k = 0; k < depth; ++k) {
-#pragma omp simd
-      for (int i = 0; i < P; ++i) to[k * P + i] = load(from[k * stride_k + i]);
-    }
+    for (int64_t k = 0; k < depth; ++k) pack_line<P>(from + k * stride_k, to + k * P);
     return;
   }
   for (int64_t k = 0; k < depth; ++k) {

@@ -105,6 +105,14 @@ std::vector<GemmShape> gemm_shapes() {
     shapes.push_back({.m = 6, .n = 5, .k = 0, .accumulate = accumulate});
     shapes.push_back({.m = 6, .n = 5, .k = 0, .bias = bias, .accumulate = accumulate});
   }
+  // Sums that are cut into several depths, and outputs narrower than their sums.
+  for (int bits = 0; bits < 4; ++bits) {
+    GemmShape s{.m = 40, .n = 50, .k = 2100, .b_transposed = true};
+    if (bits & 1) std::swap(s.m, s.n);
+    s.accumulate = bits & 2;
+    s.bias = bits & 2 ? BiasKind::kF32 : BiasKind::kNone;
+    shapes.push_back(s);
+  }
   return shapes;
 }
 

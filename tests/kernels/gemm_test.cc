@@ -1,10 +1,18 @@
 #include "kernels/gemm.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <functional>
+
+#include "core/rng.h"
 #include "core/runtime.h"
-#include "kernels/cpu/gemm_simd.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_onednn.h"
+#include "kernels/cpu/gemm_packed.h"
 #include "tests/kernels/gemm_cases.h"
 
 namespace zpp::kernels {
@@ -16,28 +24,83 @@ TEST(Gemm, EqualsTheReferenceForEveryShapeStrideAndType) {
   for (const GemmShape& shape : gemm_shapes()) run_op_case(gemm_case(shape));
 }
 
-TEST(Gemm, OurOwnKernelEqualsTheReferenceInF32) {
-  // Through the stream f32 goes to the library, so this calls the kernel itself.
-  Runtime runtime({.device = {}, .threads = 1});
-  const GemmSimd& own = simd<GemmSimd>(dynamic_cast<CpuStream&>(runtime.compute()));
-  const std::vector<float> a = {1, 2, 3, 4, 5, 6}, b = {1, 0, -1, 2, 3, 1};
-  std::vector<float> c(4, 100.0f);
-  const Tensor scratch = runtime.tensor({own.scratch_bytes}, DType::kU8);
-  const GemmProblem p{.a = a.data(),
-                      .b = b.data(),
-                      .bias = nullptr,
-                      .c = c.data(),
-                      .m = 2,
-                      .n = 2,
-                      .k = 3,
-                      .a_m = 3,
-                      .a_k = 1,
-                      .b_k = 2,
-                      .b_n = 1,
-                      .c_m = 2,
-                      .accumulate = true};
-  own.tile(p, {0, 2, 0, 2}, scratch.view().data);
-  EXPECT_EQ(c, (std::vector<float>{108, 107, 117, 116}));
+/// An f32 product by one of the two ways that a stream chooses from.
+using Multiply = std::function<void(Runtime&, const cpu::GemmBatch&)>;
+
+void multiply_ours(Runtime& runtime, const cpu::GemmBatch& batch) {
+  cpu::ScratchMemory scratch;
+  cpu::multiply_packed(runtime.workers(), batch,
+                       simd<GemmSimd>(dynamic_cast<CpuStream&>(runtime.compute())), scratch);
+}
+
+void multiply_by_library(Runtime& runtime, const cpu::GemmBatch& batch) {
+  cpu::OnednnGemm library;
+  ASSERT_TRUE(library.multiply(runtime.workers(), batch));
+}
+
+/// The largest difference to sums in f64, over the sum of absolute terms. Rows of a and of c are
+/// dense; columns of b are where `b_transposed`.
+double error_of(const Multiply& multiply, int64_t m, int64_t n, int64_t k, bool b_transposed,
+                int threads) {
+  Runtime runtime({.device = {}, .threads = threads});
+  const auto value = [](int64_t seed, int64_t i) {
+    return static_cast<float>(mix_hash(static_cast<uint64_t>(seed), static_cast<uint64_t>(i)) >>
+                              40) *
+               0x1p-23f -
+           1.0f;
+  };
+  std::vector<float> a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n));
+  std::vector<float> c(static_cast<size_t>(m * n), 0.5f);
+  for (int64_t i = 0; i < m * k; ++i) a[static_cast<size_t>(i)] = value(1, i);
+  for (int64_t i = 0; i < k * n; ++i) b[static_cast<size_t>(i)] = value(2, i);
+  cpu::GemmBatch batch;
+  batch.first = {.a = a.data(),
+                 .b = b.data(),
+                 .bias = nullptr,
+                 .c = c.data(),
+                 .m = m,
+                 .n = n,
+                 .k = k,
+                 .a_m = k,
+                 .a_k = 1,
+                 .b_k = b_transposed ? 1 : n,
+                 .b_n = b_transposed ? k : 1,
+                 .c_m = n,
+                 .accumulate = true};
+  multiply(runtime, batch);
+  double worst = 0;
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0.5, size = 0.5;
+      for (int64_t t = 0; t < k; ++t) {
+        const double term =
+            static_cast<double>(a[static_cast<size_t>(i * k + t)]) *
+            static_cast<double>(b[static_cast<size_t>(b_transposed ? j * k + t : t * n + j)]);
+        sum += term;
+        size += std::abs(term);
+      }
+      worst = std::max(
+          worst, std::abs(static_cast<double>(c[static_cast<size_t>(i * n + j)]) - sum) / size);
+    }
+  }
+  return worst;
+}
+
+// A stream takes one of the two, by CPU: this calls both on any.
+TEST(Gemm, OurProductAndTheLibrarysEqualTheReferenceInF32) {
+  for (int threads : {1, 3}) {
+    for (bool b_transposed : {false, true}) {
+      for (const auto& [m, n, k] : {std::array<int64_t, 3>{2, 2, 3},
+                                    {7, 300, 40},
+                                    {300, 7, 40},
+                                    {95, 97, 1100},
+                                    {64, 17, 2500}}) {
+        SCOPED_TRACE(fmt::format("{} x {} x {} on {} threads", m, n, k, threads));
+        EXPECT_LT(error_of(multiply_ours, m, n, k, b_transposed, threads), 1e-6);
+        EXPECT_LT(error_of(multiply_by_library, m, n, k, b_transposed, threads), 1e-6);
+      }
+    }
+  }
 }
 
 TEST(Gemm, WritesInsideASliceOnly) {
