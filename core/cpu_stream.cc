@@ -99,13 +99,18 @@ class Completion final : public Event::State {
 
 struct Launch {
   const char* name;
+  Work work;
   std::function<void(Workers&)> fn;
 };
 struct Host {
   std::string name;
   std::function<void()> fn;
 };
-using Task = std::variant<std::monostate, Launch, Host, Event, std::shared_ptr<Completion>>;
+struct Observe {
+  TaskObserver* observer;
+};
+using Task =
+    std::variant<std::monostate, Launch, Host, Event, std::shared_ptr<Completion>, Observe>;
 
 }  // namespace
 
@@ -169,24 +174,36 @@ struct CpuStream::Queue {
 
   void execute(std::monostate) {}
   void execute(const Launch& task) {
-    guarded(task.name, [&] { task.fn(workers); });
+    guarded(task.name, task.work, [&] { task.fn(workers); });
   }
-  void execute(const Host& task) { guarded(task.name, task.fn); }
+  void execute(const Host& task) { guarded(task.name, Work{}, task.fn); }
+  void execute(const Observe& task) { observer = task.observer; }
   void execute(const std::shared_ptr<Completion>& done) { done->complete(failure); }
   void execute(const Event& event) {
-    try {
-      event.synchronize();
-    } catch (const Error& error) {
-      if (!failure) failure = make_failure(error);
-    }
+    const auto wait = [&] {
+      try {
+        event.synchronize();
+      } catch (const Error& error) {
+        if (!failure) failure = make_failure(error);
+      }
+    };
+    observed("wait", Work{}, wait);
   }
 
   template <class Fn>
-  void guarded(std::string_view name, const Fn& fn) {
+  void observed(std::string_view name, const Work& work, const Fn& fn) {
+    if (observer == nullptr) return fn();
+    const auto begin = std::chrono::steady_clock::now();
+    fn();
+    observer->task_ran({name, work, begin, std::chrono::steady_clock::now()});
+  }
+
+  template <class Fn>
+  void guarded(std::string_view name, const Work& work, const Fn& fn) {
     if (failure) return;
     if (options.jitter_us > 0) delay();
     try {
-      fn();
+      observed(name, work, fn);
     } catch (...) {
       failure = current_failure(options.name, name);
     }
@@ -200,8 +217,10 @@ struct CpuStream::Queue {
 
   Workers& workers;
   const Options& options;
-  FailurePtr failure;     // of the stream's thread
-  uint64_t executed = 0;  // of the stream's thread
+  // Of the stream's thread.
+  FailurePtr failure;
+  TaskObserver* observer = nullptr;
+  uint64_t executed = 0;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -244,8 +263,12 @@ void CpuStream::host(std::string_view name, std::function<void()> fn) {
   if (!options_.dry) queue_->push(Host{std::string(name), std::move(fn)});
 }
 
-void CpuStream::launch(const char* name, std::function<void(Workers&)> fn) {
-  if (!options_.dry) queue_->push(Launch{name, std::move(fn)});
+void CpuStream::observe(TaskObserver* observer) {
+  if (!options_.dry) queue_->push(Observe{observer});
+}
+
+void CpuStream::launch(const char* name, const Work& work, std::function<void(Workers&)> fn) {
+  if (!options_.dry) queue_->push(Launch{name, work, std::move(fn)});
 }
 
 }  // namespace zpp

@@ -4,6 +4,7 @@
 #include <any>
 #include <map>
 #include <typeindex>
+#include <utility>
 
 #include "core/stream.h"
 #include "core/workers.h"
@@ -41,10 +42,14 @@ class CpuStream final : public Stream {
   Event record() override;
   void wait(const Event& event) override;
   void host(std::string_view name, std::function<void()> fn) override;
+  void observe(TaskObserver* observer) override;
 
   /// What kernels call: host() with the team of workers at hand. `name` must be a literal (kept by
-  /// pointer).
-  void launch(const char* name, std::function<void(Workers&)> fn);
+  /// pointer); `work` is for observers.
+  void launch(const char* name, const Work& work, std::function<void(Workers&)> fn);
+  void launch(const char* name, std::function<void(Workers&)> fn) {
+    launch(name, Work{}, std::move(fn));
+  }
 
   Workers& workers() const { return workers_; }
   Isa isa() const { return options_.isa; }

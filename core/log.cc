@@ -48,8 +48,9 @@ class NullLog final : public Log {
 
 }  // namespace
 
-std::unique_ptr<Log> make_log(const std::filesystem::path& file) {
+std::unique_ptr<Log> make_log(const std::filesystem::path& file, LogLevel console) {
   std::vector<spdlog::sink_ptr> sinks{std::make_shared<spdlog::sinks::stderr_sink_mt>()};
+  sinks.front()->set_level(spdlog_level(console));
   if (!file.empty()) {
     try {
       sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string()));

@@ -20,9 +20,10 @@ class Log {
 };
 
 /// Writes "HH:MM:SS level text" to stderr, and to `file` too unless it is empty (made with its
-/// directory, appended).
+/// directory, appended). Lines below the level `console` go to the file only.
 /// Errors:  kIo if the file cannot be opened.
-std::unique_ptr<Log> make_log(const std::filesystem::path& file = {});
+std::unique_ptr<Log> make_log(const std::filesystem::path& file = {},
+                              LogLevel console = LogLevel::kInfo);
 /// Keeps nothing.
 std::unique_ptr<Log> null_log();
 

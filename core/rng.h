@@ -4,9 +4,12 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+
+#include "core/normal.h"
 
 namespace zpp {
 
@@ -62,12 +65,26 @@ constexpr float uniform_from_bits(uint32_t bits) {
   return (static_cast<float>(bits >> 9) + 0.5f) * (1.0f / 8388608.0f);
 }
 
-/// Two independent standard normal numbers from two random words, by Box-Muller.
+/// Numbers for normal_pair_of().
+struct NormalOps {
+  using F = float;
+  using U = uint32_t;
+  using I = int32_t;
+
+  static F fma(F a, F b, F c) { return std::fma(a, b, c); }
+  static F sqrt(F x) { return std::sqrt(x); }
+  static F to_float(U u) { return static_cast<F>(u); }
+  static F to_float(I i) { return static_cast<F>(i); }
+  static U to_bits(F x) { return std::bit_cast<U>(x); }
+  static F from_bits(U u) { return std::bit_cast<F>(u); }
+  static I to_signed(U u) { return static_cast<I>(u); }
+  static U to_unsigned(I i) { return static_cast<U>(i); }
+};
+
+/// Two independent standard normal numbers from two random words.
 inline std::array<float, 2> normal_pair(uint32_t first, uint32_t second) {
-  const double u = (static_cast<double>(first) + 0.5) * (1.0 / 4294967296.0);
-  const double v = static_cast<double>(second) * (6.283185307179586 / 4294967296.0);
-  const double radius = std::sqrt(-2.0 * std::log(u));
-  return {static_cast<float>(radius * std::cos(v)), static_cast<float>(radius * std::sin(v))};
+  const NormalPair<float> pair = normal_pair_of<NormalOps>(first, second);
+  return {pair.first, pair.second};
 }
 
 /// Standard normal number `element` of the stream: numbers (2k, 2k+1) are the pair of its words

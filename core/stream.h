@@ -9,7 +9,9 @@
 // wait are cudaEventRecord and cudaStreamWaitEvent.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -49,6 +51,30 @@ class Event {
 
 using Events = std::initializer_list<Event>;
 
+/// What a task cannot do without, as the kernel that enqueues it counts: a lower bound, whatever
+/// the caches do.
+struct Work {
+  double bytes = 0;                 // read and written, each array once
+  double flops = 0;                 // of products; the rest of a kernel's arithmetic is not counted
+  std::array<int64_t, 3> shape{0};  // M, N and K of a matrix product
+};
+
+/// A task that has run.
+struct TaskRecord {
+  std::string_view name;  // lives as long as the call; a wait for an event is "wait"
+  const Work& work;
+  std::chrono::steady_clock::time_point begin, end;
+};
+
+/// What profiles and traces are made from.
+class TaskObserver {
+ public:
+  virtual ~TaskObserver() = default;
+  /// Called on a thread of the stream after each of its tasks, in order, and before any event that
+  /// is recorded after the task completes. Must be quick and must not throw.
+  virtual void task_ran(const TaskRecord& task) noexcept = 0;
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;  // drains
@@ -61,6 +87,10 @@ class Stream {
   virtual void wait(const Event& event) = 0;
   /// Runs `fn` in order on a host thread.
   virtual void host(std::string_view name, std::function<void()> fn) = 0;
+  /// Tasks that are enqueued from now on are reported to `observer`, or to nobody if it is null.
+  /// `observer` must live until the stream has gone past a later call, or is gone itself. Tasks
+  /// that an error has made the stream drop are not reported.
+  virtual void observe(TaskObserver* observer) = 0;
   /// Blocks the host until all work is done; rethrows the first error.
   void synchronize() { record().synchronize(); }
 };

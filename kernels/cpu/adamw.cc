@@ -28,7 +28,9 @@ void step_guard(CpuStream& stream, const View& sum_squares, const View& loss, do
 
 void adamw(CpuStream& stream, const AdamW& args) {
   const AdamWSimd& table = simd<AdamWSimd>(stream);
-  stream.launch("adamw", [args, &table](Workers& workers) {
+  const Work work =
+      one_pass(args.master, args.master, args.m, args.m, args.v, args.v, args.grad, args.weights);
+  stream.launch("adamw", work, [args, &table](Workers& workers) {
     const double* guard = args.guard.as<double>();
     if (guard[kGuardSkip] != 0.0) return;
     const double t = guard[kGuardApplied];

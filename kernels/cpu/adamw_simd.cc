@@ -1,6 +1,6 @@
 #include "kernels/cpu/adamw_simd.h"
 
-#include "kernels/cpu/simd_loops.h"
+#include "kernels/cpu/simd_math.h"
 
 namespace zpp::kernels {
 namespace ZPP_ISA {

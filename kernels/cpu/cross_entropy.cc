@@ -62,7 +62,8 @@ double one_row(const CrossEntropySimd& table, const View& logits, const View& dl
 
 void cross_entropy(CpuStream& stream, const CrossEntropy& args) {
   const CrossEntropySimd& table = simd<CrossEntropySimd>(stream);
-  stream.launch("cross_entropy", [args, &table](Workers& workers) {
+  const Work work = one_pass(args.logits, args.dlogits);
+  stream.launch("cross_entropy", work, [args, &table](Workers& workers) {
     const int64_t rows = args.logits.dim(0);
     const int64_t vocabulary = args.logits.dim(1);
     check_targets(args.targets, vocabulary);

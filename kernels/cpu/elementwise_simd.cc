@@ -1,17 +1,37 @@
 #include "kernels/cpu/elementwise_simd.h"
 
-#include "kernels/cpu/simd_loops.h"
+#include <type_traits>
 
+#include "kernels/cpu/simd_loops.h"
+#include "kernels/cpu/simd_random.h"
+
+// Instructions are counted for one vector of f32 (8 numbers with AVX2, 16 with AVX-512) without
+// loads and stores; a vector of bf16 adds 1 to split what is read and 5.5 to round and join what is
+// written. kernel_bench.cc holds the same counts against the clock.
 namespace zpp::kernels {
 namespace ZPP_ISA {
 namespace {
 
+Put put_of(const Elements& e) {
+  return e.accumulate ? Put::kAdd : e.stream ? Put::kStream : Put::kStore;
+}
+
+/// One input.
+template <class T, class F>
+ZPP_INLINE void map_a(const Elements& e, int64_t begin, int64_t end, const F& f) {
+  map(static_cast<T*>(e.out) + begin, put_of(e), end - begin, f,
+      static_cast<const T*>(e.a) + begin);
+}
+/// Two of them.
+template <class T, class F>
+ZPP_INLINE void map_ab(const Elements& e, int64_t begin, int64_t end, const F& f) {
+  map(static_cast<T*>(e.out) + begin, put_of(e), end - begin, f, static_cast<const T*>(e.a) + begin,
+      static_cast<const T*>(e.b) + begin);
+}
+
 template <class T>
 void add(const Elements& e, int64_t begin, int64_t end) {
-  const auto* a = static_cast<const T*>(e.a);
-  const auto* b = static_cast<const T*>(e.b);
-  put_each(static_cast<T*>(e.out), false, begin, end,
-           [=](int64_t i) { return load(a[i]) + load(b[i]); });
+  map_ab<T>(e, begin, end, [](auto a, auto b) ZPP_LAMBDA { return a + b; });
 }
 
 template <class From, class To>
@@ -19,9 +39,9 @@ void copy(const Elements& e, int64_t begin, int64_t end) {
   // In f64 as soon as one side is.
   constexpr bool kWide = sizeof(From) == sizeof(double) || sizeof(To) == sizeof(double);
   const auto* from = static_cast<const From*>(e.a);
+  auto* to = static_cast<To*>(e.out);
   if constexpr (kWide) {
     const double scale = e.scale;
-    auto* to = static_cast<To*>(e.out);
     const bool accumulate = e.accumulate;
     if (accumulate) {
 #pragma omp simd
@@ -37,183 +57,197 @@ void copy(const Elements& e, int64_t begin, int64_t end) {
     }
   } else {
     const auto scale = static_cast<float>(e.scale);
-    put_each(static_cast<To*>(e.out), e.accumulate, begin, end,
-             [=](int64_t i) { return scale * load(from[i]); });
+    const auto f = [=](auto x) ZPP_LAMBDA { return scale * x; };
+    if constexpr (sizeof(From) == sizeof(To)) {
+      map_a<From>(e, begin, end, f);
+    } else {
+      map_in_order(from + begin, to + begin, e.accumulate, end - begin, f);
+    }
   }
 }
 
-template <class A>
-ZPP_INLINE A sigmoid(A x) {
-  return A{1} / (A{1} + exp_of(-x));
-}
+/// gelu_tanh(x) = x / (1 + 2^w): 0.5 (1 + tanh(u)) is sigmoid(2u), which stays exact in the left
+/// tail. w = -2 u log2(e), u = sqrt(2/pi) (x + 0.044715 x^3).
+constexpr double kGeluSlope = -2.302208198144325;  // -2 sqrt(2/pi) log2(e)
+constexpr double kGeluCubic = kGeluSlope * 0.044715;
+constexpr double kLog2 = 0.6931471805599453;
 
-/// 0.5 (1 + tanh(u)) is sigmoid(2u), which stays exact in the left tail; this is 2u.
-template <class A>
-ZPP_INLINE A gelu_argument(A x) {
-  constexpr A k = static_cast<A>(1.5957691216057308);  // 2 sqrt(2 / pi)
-  return k * x * (A{1} + static_cast<A>(0.044715) * x * x);
-}
-template <class A>
-ZPP_INLINE A gelu_argument_slope(A x) {
-  constexpr A k = static_cast<A>(1.5957691216057308);
-  return k * (A{1} + static_cast<A>(3 * 0.044715) * x * x);
-}
-
+/// Instructions: 16, one of them a division; for bf16 15 and 6.5.
 template <class T>
 void gelu_tanh(const Elements& e, int64_t begin, int64_t end) {
-  const auto* a = static_cast<const T*>(e.a);
-  put_each(static_cast<T*>(e.out), false, begin, end, [=](int64_t i) {
-    const Acc<T> x = load(a[i]);
-    return x * sigmoid(gelu_argument(x));
+  map_a<T>(e, begin, end, [](auto x) ZPP_LAMBDA {
+    constexpr auto k1 = static_cast<Acc<T>>(kGeluSlope), k3 = static_cast<Acc<T>>(kGeluCubic);
+    return x / one_plus_exp2(x * (x * x * k3 + k1));
   });
 }
 
+/// Instructions: 22, one of them a division; for bf16 21 and 7.5.
 template <class T>
 void gelu_tanh_backward(const Elements& e, int64_t begin, int64_t end) {
-  const auto* dy = static_cast<const T*>(e.a);
-  const auto* a = static_cast<const T*>(e.b);
-  put_each(static_cast<T*>(e.out), e.accumulate, begin, end, [=](int64_t i) {
-    const Acc<T> x = load(a[i]);
-    const Acc<T> s = sigmoid(gelu_argument(x));
-    return load(dy[i]) * (s + x * s * (Acc<T>{1} - s) * gelu_argument_slope(x));
+  map_ab<T>(e, begin, end, [](auto dy, auto x) ZPP_LAMBDA {
+    using A = Acc<T>;
+    constexpr auto k1 = static_cast<A>(kGeluSlope), k3 = static_cast<A>(kGeluCubic);
+    constexpr auto d1 = static_cast<A>(-kLog2 * kGeluSlope);
+    constexpr auto d3 = static_cast<A>(-3 * kLog2 * kGeluCubic);
+    const auto square = x * x;
+    const auto s = A{1} / one_plus_exp2(x * (square * k3 + k1));
+    // The derivative s + x s (1 - s) (2u)'.
+    return dy * s * (x * (square * d3 + d1) * (A{1} - s) + A{1});
   });
 }
 
-/// Phi(x), the normal distribution function.
-template <class A>
-ZPP_INLINE A normal_cdf(A x) {
-  return A{0.5} * (A{1} + erf_of(x * static_cast<A>(0.7071067811865476)));
-}
-
+/// x Phi(x) = max(x, 0) - |x| Phi(-|x|). Instructions: 27, one of them a division; for bf16 24 and
+/// 6.5.
 template <class T>
 void gelu_erf(const Elements& e, int64_t begin, int64_t end) {
-  const auto* a = static_cast<const T*>(e.a);
-  put_each(static_cast<T*>(e.out), false, begin, end, [=](int64_t i) {
-    const Acc<T> x = load(a[i]);
-    return x * normal_cdf(x);
+  map_a<T>(e, begin, end, [](auto x) ZPP_LAMBDA {
+    const auto a = min_of(Acc<T>{kNormalEnd}, abs_of(x));
+    return max_of(Acc<T>{0}, x) - a * normal_above(a, normal_bell(a));
   });
 }
 
+/// Instructions: 30, one of them a division; for bf16 27 and 7.5.
 template <class T>
 void gelu_erf_backward(const Elements& e, int64_t begin, int64_t end) {
-  const auto* dy = static_cast<const T*>(e.a);
-  const auto* a = static_cast<const T*>(e.b);
-  put_each(static_cast<T*>(e.out), e.accumulate, begin, end, [=](int64_t i) {
-    const Acc<T> x = load(a[i]);
-    const Acc<T> density =
-        static_cast<Acc<T>>(0.3989422804014327) * exp_of(static_cast<Acc<T>>(-0.5) * x * x);
-    return load(dy[i]) * (normal_cdf(x) + x * density);
+  map_ab<T>(e, begin, end, [](auto dy, auto x) ZPP_LAMBDA {
+    using A = Acc<T>;
+    constexpr auto kDensity = static_cast<A>(0.3989422804014327);
+    const auto a = min_of(A{kNormalEnd}, abs_of(x));
+    const auto bell = normal_bell(a);
+    const auto above = normal_above(a, bell);
+    return dy * (x * bell * kDensity + by_sign(x, above, A{1} - above));
   });
 }
 
+constexpr double kMinusLog2E = -1.4426950408889634;
+
+/// Instructions for a vector of y: 15, one of them a division; for bf16 14 and 7.5.
 template <class T>
 void swiglu(const Elements& e, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const T* gate = static_cast<const T*>(e.a) + row * 2 * e.row;
-    const T* up = gate + e.row;
-    put_each(static_cast<T*>(e.out) + row * e.row, false, 0, e.row, [=](int64_t i) {
-      const Acc<T> g = load(gate[i]);
-      return g * sigmoid(g) * load(up[i]);
-    });
+    map(
+        static_cast<T*>(e.out) + row * e.row, put_of(e), e.row,
+        [](auto g, auto up)
+            ZPP_LAMBDA { return g * up / one_plus_exp2(static_cast<Acc<T>>(kMinusLog2E) * g); },
+        gate, gate + e.row);
   }
 }
 
-template <class T, bool kAccumulate>
-ZPP_INLINE void swiglu_row_backward(const T* dy, const T* x, T* dx, int64_t width) {
-  const T* gate = x;
-  const T* up = x + width;
-  T* dgate = dx;
-  T* dup = dx + width;
-  // Both halves in one loop: dx may take the place of x.
-#pragma omp simd
-  for (int64_t i = 0; i < width; ++i) {
-    const Acc<T> g = load(gate[i]);
-    const Acc<T> s = sigmoid(g);
-    const Acc<T> d = load(dy[i]);
-    Acc<T> by_gate = d * load(up[i]) * s * (Acc<T>{1} + g * (Acc<T>{1} - s));
-    Acc<T> by_up = d * g * s;
-    if constexpr (kAccumulate) {
-      by_gate += load(dgate[i]);
-      by_up += load(dup[i]);
-    }
-    dgate[i] = store<T>(by_gate);
-    dup[i] = store<T>(by_up);
-  }
-}
-
+/// Instructions for a vector of dy: 20, one of them a division; for bf16 18 and 14.
 template <class T>
 void swiglu_backward(const Elements& e, int64_t begin, int64_t end) {
   const int64_t width = e.row;
   for (int64_t row = begin; row < end; ++row) {
-    const T* dy = static_cast<const T*>(e.a) + row * width;
     const T* x = static_cast<const T*>(e.b) + row * 2 * width;
     T* dx = static_cast<T*>(e.out) + row * 2 * width;
-    if (e.accumulate) {
-      swiglu_row_backward<T, true>(dy, x, dx, width);
-    } else {
-      swiglu_row_backward<T, false>(dy, x, dx, width);
-    }
+    // Both halves in one loop: dx may take the place of x.
+    map_two(
+        dx, dx + width, e.accumulate, width,
+        [](auto d, auto g, auto up) ZPP_LAMBDA {
+          constexpr auto one = Acc<T>{1};
+          const auto s = one / one_plus_exp2(static_cast<Acc<T>>(kMinusLog2E) * g);
+          const auto ds = d * s;
+          return Two<decltype(d * s)>{ds * up * (g * (one - s) + one), ds * g};
+        },
+        static_cast<const T*>(e.a) + row * width, x, x + width);
   }
 }
 
-constexpr int64_t kPhiloxBlocks = 16;
-constexpr int64_t kPhiloxWords = 4 * kPhiloxBlocks;
-
-/// Words of the blocks [first, first + 16) in order, as RngKey::block() gives them, one block a
-/// lane.
-ZPP_INLINE void philox_words(const RngKey& key, uint64_t first, uint32_t* words) {
-  const auto name_low = static_cast<uint32_t>(key.name_hash);
-  const auto name_high = static_cast<uint32_t>(key.name_hash >> 32);
-#pragma omp simd
-  for (int64_t lane = 0; lane < kPhiloxBlocks; ++lane) {
-    const uint64_t index = first + static_cast<uint64_t>(lane);
-    auto c0 = static_cast<uint32_t>(index);
-    auto c1 = static_cast<uint32_t>(index >> 32);
-    uint32_t c2 = name_low;
-    uint32_t c3 = name_high;
-    auto k0 = static_cast<uint32_t>(key.seed);
-    auto k1 = static_cast<uint32_t>(key.seed >> 32);
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-      const uint64_t p0 = uint64_t{0xD2511F53u} * c0;
-      const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2;
-      c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-      c1 = static_cast<uint32_t>(p1);
-      c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-      c3 = static_cast<uint32_t>(p0);
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
-    words[4 * lane] = c0;
-    words[4 * lane + 1] = c1;
-    words[4 * lane + 2] = c2;
-    words[4 * lane + 3] = c3;
+/// Instructions for a block: 172 for the random words, 16 to use them; for f32 8 to put them in
+/// order, for bf16 26.
+template <class T, Put kPut>
+ZPP_INLINE void dropout_block(const DropoutElements& e, const Words& random, const T* x, T* y) {
+  Words words = random;
+  if constexpr (sizeof(T) == sizeof(float)) put_in_order(words.v);
+  const auto scale = static_cast<float>(e.scale);
+  Block<T> out = load_block(x);
+  for (int i = 0; i < kVectors; ++i) {
+    const auto keep = reinterpret_cast<VI>(words.v[i] >> 9) >= e.first_kept;
+    out.v[i] = from_bits(bits_of(scale * out.v[i]) & reinterpret_cast<VU>(keep));
   }
+  if constexpr (kPut == Put::kAdd) out = load_block(y) + out;
+  store_block(y, out);
+}
+
+template <class T, Put kPut>
+ZPP_INLINE void dropout_range(const DropoutElements& e, int64_t begin, int64_t end) {
+  const T* x = static_cast<const T*>(e.x);
+  T* y = static_cast<T*>(e.y);
+  for_words(
+      e.key, begin, end,
+      [&](int64_t at, const Words& words)
+          ZPP_LAMBDA { dropout_block<T, kPut>(e, words, x + at, y + at); },
+      [&](int64_t at, int64_t n, const Words& words, int64_t skip) {
+        T from[kBlock] = {}, to[kBlock] = {};
+        for (int64_t i = 0; i < n; ++i) {
+          from[skip + i] = x[at + i];
+          to[skip + i] = y[at + i];
+        }
+        dropout_block<T, kPut>(e, words, from, to);
+        for (int64_t i = 0; i < n; ++i) y[at + i] = to[skip + i];
+      });
 }
 
 template <class T>
 void dropout(const DropoutElements& e, int64_t begin, int64_t end) {
-  const Acc<T> scale = Acc<T>{1} / (Acc<T>{1} - static_cast<Acc<T>>(e.p));
-  const float p = e.p;
-  alignas(64) uint32_t words[kPhiloxWords];
-  for (int64_t at = begin; at < end;) {
-    const uint64_t element = e.key.offset + static_cast<uint64_t>(at);
-    philox_words(e.key, element / 4, words);
-    // Only the first block of a range may start in its middle.
-    const auto skip = static_cast<int64_t>(element % 4);
-    const int64_t n = end - at < kPhiloxWords - skip ? end - at : kPhiloxWords - skip;
-    const T* x = static_cast<const T*>(e.x) + at;
-    const uint32_t* bits = words + skip;
-    put_each(static_cast<T*>(e.y) + at, e.accumulate, 0, n, [=](int64_t i) {
-      // uniform_from_bits(); the cast from a signed number is one instruction.
-      const float u =
-          (static_cast<float>(static_cast<int32_t>(bits[i] >> 9)) + 0.5f) * (1.0f / 8388608.0f);
-      // Computed for dropped elements too: without a branch the loop is vectorised.
-      const Acc<T> kept = scale * load(x[i]);
-      return u >= p ? kept : Acc<T>{0};
-    });
-    at += n;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    const auto* x = static_cast<const double*>(e.x);
+    auto* y = static_cast<double*>(e.y);
+    const auto few = [&](int64_t at, int64_t n, const Words& random, int64_t skip) {
+      Words words = random;
+      put_in_order(words.v);
+      for (int64_t i = 0; i < n; ++i) {
+        const uint32_t word = words.v[(skip + i) / kWidth][(skip + i) % kWidth];
+        const bool keep = static_cast<int32_t>(word >> 9) >= e.first_kept;
+        y[at + i] = (e.accumulate ? y[at + i] : 0.0) + (keep ? e.scale * x[at + i] : 0.0);
+      }
+    };
+    for_words(
+        e.key, begin, end, [&](int64_t at, const Words& words) { few(at, kBlock, words, 0); }, few);
+  } else if (e.accumulate) {
+    dropout_range<T, Put::kAdd>(e, begin, end);
+  } else {
+    dropout_range<T, Put::kStore>(e, begin, end);
   }
+}
+
+/// Instructions for a block: 172 for the random words, 124 for the normal numbers (with two square
+/// roots), 4 to scale them; for f32 8 to put them in order, for bf16 22 to store them.
+template <class T>
+ZPP_INLINE Block<T> normal_block(const NormalElements& e, const Words& words) {
+  Block<T> x;
+  for (int i = 0; i < kVectors; i += 2) {
+    const NormalPair<VF> pair = normal_pair_of<VectorNormalOps>(words.v[i], words.v[i + 1]);
+    VF first = e.stddev * pair.first, second = e.stddev * pair.second;
+    // The product is rounded as that of numbers is, not fused with the sum.
+    asm("" : "+v"(first), "+v"(second));
+    x.v[i] = e.mean + first;
+    x.v[i + 1] = e.mean + second;
+  }
+  if constexpr (sizeof(T) == sizeof(float)) put_in_order(x.v);
+  return x;
+}
+
+template <class T>
+void fill_normal(const NormalElements& e, int64_t begin, int64_t end) {
+  using Stored = std::conditional_t<sizeof(T) == sizeof(double), float, T>;
+  T* out = static_cast<T*>(e.out);
+  const auto few = [&](int64_t at, int64_t n, const Words& words, int64_t skip) {
+    Stored values[kBlock];
+    store_block(values, normal_block<Stored>(e, words));
+    for (int64_t i = 0; i < n; ++i) out[at + i] = static_cast<T>(values[skip + i]);
+  };
+  for_words(
+      e.key, begin, end,
+      [&](int64_t at, const Words& words) ZPP_LAMBDA {
+        if constexpr (sizeof(T) == sizeof(double)) {
+          few(at, kBlock, words, 0);
+        } else {
+          store_block(out + at, normal_block<T>(e, words));
+        }
+      },
+      few);
 }
 
 }  // namespace
@@ -228,6 +262,6 @@ ZPP_DEFINE_SIMD(ElementwiseSimd, ZPP_FLOATS(add),
                 {copy<double, float>, copy<double, bf16>, copy<double, double>},
                 ZPP_FLOATS(gelu_tanh), ZPP_FLOATS(gelu_tanh_backward), ZPP_FLOATS(gelu_erf),
                 ZPP_FLOATS(gelu_erf_backward), ZPP_FLOATS(swiglu), ZPP_FLOATS(swiglu_backward),
-                ZPP_FLOATS(dropout))
+                ZPP_FLOATS(dropout), ZPP_FLOATS(fill_normal))
 
 }  // namespace zpp::kernels

@@ -12,6 +12,7 @@ struct Elements {
   const void* b = nullptr;
   void* out = nullptr;
   bool accumulate = false;
+  bool stream = false;  // stores may go past the caches; not with accumulate
   double scale = 1;
   int64_t row = 0;  // SwiGLU's F
 };
@@ -20,7 +21,14 @@ struct DropoutElements {
   const void* x;
   void* y;
   bool accumulate;
-  float p;
+  double scale;        // 1 / (1 - p)
+  int32_t first_kept;  // of the upper 23 bits of the words: less is dropped
+  RngKey key;
+};
+
+struct NormalElements {
+  void* out;
+  float mean, stddev;
   RngKey key;
 };
 
@@ -36,6 +44,7 @@ struct ElementwiseSimd {
   ByType<Fn> swiglu;           // out = silu(gate) * up of the rows a
   ByType<Fn> swiglu_backward;  // out (+)= the gradient by b from the rows a
   ByType<void(const DropoutElements&, int64_t begin, int64_t end)> dropout;
+  ByType<void(const NormalElements&, int64_t begin, int64_t end)> fill_normal;
 };
 
 ZPP_DECLARE_SIMD(ElementwiseSimd)

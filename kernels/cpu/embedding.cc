@@ -50,6 +50,17 @@ char* at(const View& view, int64_t element) {
   return static_cast<char*>(view.data) + element * size_of(view.dtype);
 }
 
+/// Asks for a part of a table ahead of its use: a processor cannot guess which row comes next.
+void prefetch(const View& table, int64_t element, int64_t n) {
+  constexpr int64_t kLine = 64;
+  const char* from = at(table, element);
+  for (int64_t byte = 0; byte < n * size_of(table.dtype); byte += kLine) {
+    __builtin_prefetch(from + byte);
+  }
+}
+/// How many places ahead.
+constexpr int64_t kAhead = 2;
+
 void clear(Workers& workers, const Grad& grad) {
   if (!grad || grad.accumulate) return;
   workers.parallel_for(grad.view.bytes(), 4 * kGrain, [&](int64_t begin, int64_t end) {
@@ -69,6 +80,10 @@ void scatter(Workers& workers, const EmbeddingBackward& args, EmbeddingSimd::Add
     const int64_t n = std::min(cols, end * kLine) - first;
     for (int64_t place = 0; place < count; ++place) {
       const void* dy = at(args.dy, place * cols + first);
+      if (args.dtable && place + kAhead < count) {
+        const int64_t row = places.token(place + kAhead, args.dtable.view.dim(0));
+        prefetch(args.dtable.view, row * cols + first, n);
+      }
       if (args.dtable) {
         const int64_t row = places.token(place, args.dtable.view.dim(0));
         add(dy, at(args.dtable.view, row * cols + first), n);
@@ -84,11 +99,16 @@ void scatter(Workers& workers, const EmbeddingBackward& args, EmbeddingSimd::Add
 
 void embedding(CpuStream& stream, const Embedding& args) {
   auto* row = simd<EmbeddingSimd>(stream).row[args.y.dtype];
-  stream.launch("embedding", [args, row](Workers& workers) {
+  // The rows of the tables that it reads are as large as what it writes.
+  const Work work = args.positions ? one_pass(args.y, args.y, args.y) : one_pass(args.y, args.y);
+  stream.launch("embedding", work, [args, row](Workers& workers) {
     const Places places("embedding", args.tokens, args.doc_start);
     const int64_t cols = args.y.dim(2);
     workers.parallel_for(args.tokens.numel(), row_grain(cols), [&](int64_t begin, int64_t end) {
       for (int64_t place = begin; place < end; ++place) {
+        if (place + kAhead < end) {
+          prefetch(args.table, places.token(place + kAhead, args.table.dim(0)) * cols, cols);
+        }
         const void* token = at(args.table, places.token(place, args.table.dim(0)) * cols);
         const void* position =
             args.positions ? at(args.positions, places.position(place) * cols) : nullptr;
@@ -100,7 +120,13 @@ void embedding(CpuStream& stream, const Embedding& args) {
 
 void embedding_backward(CpuStream& stream, const EmbeddingBackward& args) {
   auto* add = simd<EmbeddingSimd>(stream).add[args.dy.dtype];
-  stream.launch("embedding_backward", [args, add](Workers& workers) {
+  Work work = one_pass(args.dy);
+  for (const Grad* grad : {&args.dtable, &args.dpositions}) {
+    if (!*grad) continue;
+    if (!grad->accumulate) work.bytes += traffic(grad->view);
+    work.bytes += 2.0 * static_cast<double>(args.dy.numel() * size_of(grad->view.dtype));
+  }
+  stream.launch("embedding_backward", work, [args, add](Workers& workers) {
     clear(workers, args.dtable);
     clear(workers, args.dpositions);
     scatter(workers, args, add);

@@ -12,17 +12,23 @@ void row(const void* a_data, const void* b_data, void* y_data, int64_t n) {
   const auto* b = static_cast<const T*>(b_data);
   auto* y = static_cast<T*>(y_data);
   if (b == nullptr) {
-#pragma omp simd
     for (int64_t i = 0; i < n; ++i) y[i] = a[i];
   } else {
-    put_each(y, false, 0, n, [=](int64_t i) { return load(a[i]) + load(b[i]); });
+    map(
+        y, Put::kStore, n, [](auto p, auto q) ZPP_LAMBDA { return p + q; }, a, b);
   }
 }
 
 template <class T>
-void add(const void* dy_data, void* sums, int64_t n) {
+void add(const void* dy_data, void* sums_data, int64_t n) {
   const auto* dy = static_cast<const T*>(dy_data);
-  put_each(static_cast<Acc<T>*>(sums), true, 0, n, [=](int64_t i) { return load(dy[i]); });
+  auto* sums = static_cast<Acc<T>*>(sums_data);
+  const auto same = [](auto v) ZPP_LAMBDA { return v; };
+  if constexpr (sizeof(T) == sizeof(Acc<T>)) {
+    map(sums, Put::kAdd, n, same, dy);
+  } else {
+    map_in_order(dy, sums, true, n, same);
+  }
 }
 
 }  // namespace

@@ -24,6 +24,24 @@ bool library_is_best(const GemmProblem& p, Isa isa) {
   return isa >= Isa::kAvx512 && (p.a_k == 1 || p.k > kShortSum);
 }
 
+/// For observers: by how a and b lie in memory, as the letters of BLAS say it. Of a linear layer
+/// y = x w^T, nt is y, nn is dx and tn is dw.
+const char* name_of(const GemmProblem& p) {
+  const bool a_transposed = p.a_m == 1 && p.a_k != 1;
+  const bool b_transposed = p.b_k == 1 && p.b_n != 1;
+  if (a_transposed) return b_transposed ? "gemm_tt" : "gemm_tn";
+  return b_transposed ? "gemm_nt" : "gemm_nn";
+}
+
+Work work_of(const GemmBatch& batch) {
+  const GemmProblem& p = batch.first;
+  const int64_t inputs = (p.m * p.k + p.k * p.n) * size_of(p.dtype);
+  const int64_t outputs = (p.accumulate ? 2 : 1) * p.m * p.n * size_of(p.c_dtype);
+  return {.bytes = static_cast<double>(batch.count * (inputs + outputs)),
+          .flops = 2.0 * static_cast<double>(batch.count * p.m * p.n * p.k),
+          .shape = {p.m, p.n, p.k}};
+}
+
 /// What one stream keeps for its products.
 struct GemmState {
   OnednnGemm library;
@@ -44,7 +62,7 @@ void gemm(CpuStream& stream, const GemmBatch& batch) {
   const GemmProblem& p = batch.first;
   if (batch.count == 0 || p.m == 0 || p.n == 0) return;
   const GemmSimd& own = simd<GemmSimd>(stream);
-  stream.launch("gemm", [&stream, &own, batch](Workers& workers) {
+  stream.launch(name_of(p), work_of(batch), [&stream, &own, batch](Workers& workers) {
     GemmState& state = stream.library_state<GemmState>();
     if (library_is_best(batch.first, stream.isa()) && state.library.multiply(workers, batch)) {
       return;

@@ -56,6 +56,17 @@ void step_guard(CpuStream& stream, const View& sum_squares, const View& loss, do
                 const View& guard);
 void adamw(CpuStream& stream, const AdamW& args);
 
+/// Bytes of an argument, for Work: a gradient that is added to is read too.
+inline double traffic(const View& view) { return view ? static_cast<double>(view.bytes()) : 0.0; }
+inline double traffic(const Grad& grad) {
+  return (grad.accumulate ? 2.0 : 1.0) * traffic(grad.view);
+}
+/// The work of a kernel that passes once over its arguments.
+template <class... Args>
+Work one_pass(const Args&... args) {
+  return {.bytes = (traffic(args) + ...)};
+}
+
 /// Elements that are worth waking another thread for.
 inline constexpr int64_t kGrain = 16384;
 /// The same in rows of `cols` elements.

@@ -47,7 +47,7 @@ void run_backward(Workers& workers, const NormSimd& table, NormSimd::Backward* r
 
 void rms_norm(CpuStream& stream, const RmsNorm& args) {
   const NormSimd& table = simd<NormSimd>(stream);
-  stream.launch("rms_norm", [args, &table](Workers& workers) {
+  stream.launch("rms_norm", one_pass(args.x, args.y), [args, &table](Workers& workers) {
     const NormForward pointers{args.x.data, args.gamma.data, nullptr,       args.y.data,
                                nullptr,     args.rstd.data,  args.x.dim(1), args.eps};
     workers.parallel_for(args.x.dim(0), row_grain(args.x.dim(1)), [&](int64_t begin, int64_t end) {
@@ -58,7 +58,7 @@ void rms_norm(CpuStream& stream, const RmsNorm& args) {
 
 void layer_norm(CpuStream& stream, const LayerNorm& args) {
   const NormSimd& table = simd<NormSimd>(stream);
-  stream.launch("layer_norm", [args, &table](Workers& workers) {
+  stream.launch("layer_norm", one_pass(args.x, args.y), [args, &table](Workers& workers) {
     const NormForward pointers{args.x.data,    args.gamma.data, args.beta.data, args.y.data,
                                args.mean.data, args.rstd.data,  args.x.dim(1),  args.eps};
     workers.parallel_for(args.x.dim(0), row_grain(args.x.dim(1)), [&](int64_t begin, int64_t end) {
@@ -69,7 +69,8 @@ void layer_norm(CpuStream& stream, const LayerNorm& args) {
 
 void rms_norm_backward(CpuStream& stream, const RmsNormBackward& args) {
   const NormSimd& table = simd<NormSimd>(stream);
-  stream.launch("rms_norm_backward", [args, &table](Workers& workers) {
+  const Work work = one_pass(args.dy, args.x, args.dx);
+  stream.launch("rms_norm_backward", work, [args, &table](Workers& workers) {
     const NormBackward pointers{
         args.dy.data,   args.x.data,       args.gamma.data,    nullptr,
         args.rstd.data, args.dx.view.data, args.dx.accumulate, args.x.dim(1)};
@@ -80,7 +81,8 @@ void rms_norm_backward(CpuStream& stream, const RmsNormBackward& args) {
 
 void layer_norm_backward(CpuStream& stream, const LayerNormBackward& args) {
   const NormSimd& table = simd<NormSimd>(stream);
-  stream.launch("layer_norm_backward", [args, &table](Workers& workers) {
+  const Work work = one_pass(args.dy, args.x, args.dx);
+  stream.launch("layer_norm_backward", work, [args, &table](Workers& workers) {
     const NormBackward pointers{args.dy.data,       args.x.data,    args.gamma.data,
                                 args.mean.data,     args.rstd.data, args.dx.view.data,
                                 args.dx.accumulate, args.x.dim(1)};

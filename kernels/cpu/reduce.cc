@@ -22,7 +22,7 @@ int64_t block_size(int64_t n) {
 
 void sum_squares(CpuStream& stream, const View& x, const Grad& out) {
   auto* sum = simd<ReduceSimd>(stream).sum_squares[x.dtype];
-  stream.launch("sum_squares", [=](Workers& workers) {
+  stream.launch("sum_squares", one_pass(x), [=](Workers& workers) {
     const int64_t n = x.numel();
     const int64_t size = block_size(n);
     const int64_t blocks = (n + size - 1) / size;
@@ -39,7 +39,7 @@ void sum_squares(CpuStream& stream, const View& x, const Grad& out) {
 
 void sum_rows(CpuStream& stream, const View& x, const Grad& out) {
   auto* sum = simd<ReduceSimd>(stream).sum_rows[x.dtype];
-  stream.launch("sum_rows", [=](Workers& workers) {
+  stream.launch("sum_rows", one_pass(x, out), [=](Workers& workers) {
     const int64_t rows = x.dim(0);
     workers.parallel_for(
         x.dim(1), std::max<int64_t>(64, row_grain(rows)), [&](int64_t begin, int64_t end) {
@@ -50,7 +50,7 @@ void sum_rows(CpuStream& stream, const View& x, const Grad& out) {
 
 void any_nonfinite(CpuStream& stream, const View& x, const View& out) {
   auto* any = simd<ReduceSimd>(stream).any_nonfinite[x.dtype];
-  stream.launch("any_nonfinite", [=](Workers& workers) {
+  stream.launch("any_nonfinite", one_pass(x), [=](Workers& workers) {
     std::atomic<int32_t> found{0};
     workers.parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
       if (any(x.data, begin, end)) found.store(1, std::memory_order_relaxed);

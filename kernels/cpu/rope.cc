@@ -29,7 +29,7 @@ std::array<double, kRopePairs> frequencies(const Rope& args, int64_t first, int6
 
 void rope(CpuStream& stream, const Rope& args) {
   auto* rotate = simd<RopeSimd>(stream).rotate[args.x.dtype];
-  stream.launch("rope", [args, rotate](Workers& workers) {
+  stream.launch("rope", one_pass(args.x, args.y), [args, rotate](Workers& workers) {
     RopePass pass{};
     pass.x = side(args.x);
     pass.y = side(args.y);

@@ -1,6 +1,6 @@
 #include "kernels/cpu/rope_simd.h"
 
-#include "kernels/cpu/simd_loops.h"
+#include "kernels/cpu/simd_vector.h"
 
 namespace zpp::kernels {
 namespace ZPP_ISA {
@@ -56,6 +56,31 @@ ZPP_INLINE T* place_of(const RopeSide& side, int64_t b, int64_t t) {
   return static_cast<T*>(side.data) + b * side.batch + t * side.time;
 }
 
+/// y_low + i y_high = (x_low + i x_high) (cosine + i sine). Instructions for a pair of vectors: 4,
+/// for bf16 4 to read and 15 to round and pack.
+template <class T>
+ZPP_INLINE void turn(const T* x_low, const T* x_high, const Acc<T>* cosines, const Acc<T>* sines,
+                     int64_t n, T* y_low, T* y_high) {
+  int64_t i = 0;
+  if constexpr (sizeof(T) == sizeof(bf16)) {
+    for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+      const VF a0 = load_vector(x_low + i), a1 = load_vector(x_low + i + kWidth);
+      const VF b0 = load_vector(x_high + i), b1 = load_vector(x_high + i + kWidth);
+      const VF c0 = load_vector(cosines + i), c1 = load_vector(cosines + i + kWidth);
+      const VF s0 = load_vector(sines + i), s1 = load_vector(sines + i + kWidth);
+      store_vectors(y_low + i, a0 * c0 - b0 * s0, a1 * c1 - b1 * s1);
+      store_vectors(y_high + i, b0 * c0 + a0 * s0, b1 * c1 + a1 * s1);
+    }
+  }
+#pragma omp simd
+  for (int64_t k = i; k < n; ++k) {
+    const Acc<T> low = load(x_low[k]);
+    const Acc<T> high = load(x_high[k]);
+    y_low[k] = store<T>(low * cosines[k] - high * sines[k]);
+    y_high[k] = store<T>(high * cosines[k] + low * sines[k]);
+  }
+}
+
 template <class T>
 void rotate(const RopePass& a, int64_t begin, int64_t end) {
   using A = Acc<T>;
@@ -77,17 +102,7 @@ void rotate(const RopePass& a, int64_t begin, int64_t end) {
       const T* x = place_of<T>(a.x, b, t) + head * a.x.head;
       T* y = place_of<T>(a.y, b, t) + head * a.y.head;
       const int64_t first = a.first_pair;
-      const T* x_low = x + first;
-      const T* x_high = x + half + first;
-      T* y_low = y + first;
-      T* y_high = y + half + first;
-#pragma omp simd
-      for (int64_t i = 0; i < a.pairs; ++i) {
-        const A low = load(x_low[i]);
-        const A high = load(x_high[i]);
-        y_low[i] = store<T>(low * cosines[i] - high * sines[i]);
-        y_high[i] = store<T>(high * cosines[i] + low * sines[i]);
-      }
+      turn(x + first, x + half + first, cosines, sines, a.pairs, y + first, y + half + first);
       if (a.copy_rest) {
 #pragma omp simd
         for (int64_t i = a.rotary_dims; i < a.width; ++i) y[i] = x[i];

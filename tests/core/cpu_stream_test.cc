@@ -130,6 +130,60 @@ TEST(CpuStream, LibraryStateIsMadeOncePerStreamAndType) {
   EXPECT_EQ(b.library_state<Cache>().uses, 1);
 }
 
+/// Keeps what it is told.
+class Listener final : public TaskObserver {
+ public:
+  struct Seen {
+    std::string name;
+    double flops;
+    std::chrono::steady_clock::time_point begin, end;
+  };
+  void task_ran(const TaskRecord& task) noexcept override {
+    seen.push_back({std::string(task.name), task.work.flops, task.begin, task.end});
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Seen& s : seen) all.push_back(s.name);
+    return all;
+  }
+
+  std::vector<Seen> seen;
+};
+
+TEST(CpuStream, TellsItsObserverWhatRanHowLongAndHowMuchWorkItWas) {
+  Workers workers(1);
+  Listener listener;
+  CpuStream stream(workers, named("compute"));
+  stream.host("before", [] {});
+  stream.observe(&listener);
+  stream.launch("gemm", {.flops = 12},
+                [](Workers&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+  stream.host("upload", [] {});
+  stream.observe(nullptr);
+  stream.host("after", [] {});
+  stream.synchronize();
+  EXPECT_EQ(listener.names(), (std::vector<std::string>{"gemm", "upload"}));
+  EXPECT_EQ(listener.seen[0].flops, 12);
+  EXPECT_GE(listener.seen[0].end - listener.seen[0].begin, std::chrono::milliseconds(2));
+  EXPECT_LE(listener.seen[0].end, listener.seen[1].begin);
+}
+
+TEST(CpuStream, TellsItsObserverOfWaitsButNotOfDroppedTasks) {
+  Workers workers(1);
+  Listener listener;
+  CpuStream producer(workers, named("comm"));
+  CpuStream stream(workers, named("compute"));
+  stream.observe(&listener);
+  producer.host("fail", [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    throw Error(Code::kIo, "boom");
+  });
+  stream.wait(producer.record());
+  stream.host("dropped", [] {});
+  EXPECT_THROW(stream.synchronize(), Error);
+  EXPECT_EQ(listener.names(), std::vector<std::string>{"wait"});
+}
+
 TEST(Isa, HasANameAndABestOne) {
   EXPECT_STREQ(to_string(Isa::kAvx2), "avx2");
   EXPECT_STREQ(to_string(Isa::kAvx512), "avx512");
