@@ -17,21 +17,6 @@ namespace zpp {
 /// Sums are taken in f32 (f64 for f64) in an order that depends on sizes and ranks only.
 enum class ReduceOp : uint8_t { kSum, kAvg, kMax };
 
-/// One enqueued collective.
-class Work {
- public:
-  Work() = default;  // done
-  explicit Work(Event done) : done_(std::move(done)) {}
-  const Event& done() const { return done_; }
-  /// Later work of `consumer` runs after the collective; never blocks the host.
-  void wait(Stream& consumer) const { consumer.wait(done_); }
-  /// Blocks the host.
-  void synchronize(Millis timeout = Millis::max()) const { done_.synchronize(timeout); }
-
- private:
-  Event done_;
-};
-
 /// A group of ranks. All of them call the same collectives in the same order; the calls enqueue on
 /// stream(), which first waits for the events in `after` and for nothing else. Views are dense and
 /// must stay valid until the Work is done.
@@ -39,6 +24,21 @@ class Work {
 /// kTimeout, kPeerLost, kFailedPrecondition as Transport::wait
 class Communicator {
  public:
+  /// One enqueued collective.
+  class Work {
+   public:
+    Work() = default;  // done
+    explicit Work(Event done) : done_(std::move(done)) {}
+    const Event& done() const { return done_; }
+    /// Later work of `consumer` runs after the collective; never blocks the host.
+    void wait(Stream& consumer) const { consumer.wait(done()); }
+    /// Blocks the host.
+    void synchronize(Millis timeout = Millis::max()) const { done_.synchronize(timeout); }
+
+   private:
+    Event done_;
+  };
+
   virtual ~Communicator() = default;
 
   /// "weights/world": what messages and ledger call it.
@@ -65,7 +65,14 @@ class Communicator {
 
   /// Ranks with the same color become a group of its own, ordered by key (then rank), on the same
   /// stream. All ranks call it; blocks the host until all have.
+  /// Errors: kFailedPrecondition on a dry stream, which knows of no other rank
   virtual std::unique_ptr<Communicator> split(int color, int key, const std::string& name) = 0;
+  /// The same when every rank knows its group beforehand: `members` (ranks of the world, this one
+  /// among them, in group order). All ranks call it, those of a group alike; blocks, except on a dry
+  /// stream.
+  /// Errors: kInvalidArgument if the ranks disagree on who is in a group
+  virtual std::unique_ptr<Communicator> subgroup(const std::vector<int>& members,
+                                                 const std::string& name) = 0;
   /// Wakes everybody: collectives here and at the peers fail with kPeerLost and this reason.
   virtual void abort(const Error& why) noexcept = 0;
 

@@ -1,6 +1,7 @@
 // The last operations of a rank, for the post-mortem of a job that hung.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -31,7 +32,10 @@ class FlightRecord {
   std::string text() const;
 
  private:
+  double now() const;
+
   const size_t keep_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   mutable std::mutex mutex_;
   uint64_t next_ = 0;
   std::deque<Entry> operations_;

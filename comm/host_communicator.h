@@ -21,7 +21,10 @@ struct HostCommunicatorOptions {
   FlightRecord* record = nullptr;  // optional; outlives the communicator
 };
 
-/// The world. `stream` and `transport` are used by this communicator and those split from it only,
+/// The world. Messages by which groups are made count in the ledger under "<its name>/split". Long
+/// collectives keep up to 32 MiB of host memory per stream for what arrives, two-level all-to-alls
+/// twice their buffer. A collective that fails aborts the transport, so that the peers end too.
+/// `stream` and `transport` are used by this communicator and those split from it only,
 /// and outlive them.
 std::unique_ptr<Communicator> make_host_communicator(Stream& stream, Transport& transport,
                                                      const Topology& topology,

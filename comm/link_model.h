@@ -16,9 +16,11 @@ enum class Algorithm : uint8_t {
   kTwoLevel,  // inside the nodes and between equal places of them: fewest bytes between nodes
   kTree,      // log2 P steps of the whole message: small ones
 };
+/// "direct", "ring", "two-level", "tree".
 const char* to_string(Algorithm algorithm);
 
-/// Seconds for a message of b bytes on a link: latency_s + b / bytes_per_s.
+/// Seconds for a message of b bytes on a link: latency_s + b / bytes_per_s. The ranks of a group
+/// share the bandwidth of the links out of it, like the card of a node.
 struct LinkCost {
   double latency_s = 2e-6;
   double bytes_per_s = 5e9;
@@ -33,13 +35,16 @@ struct LinkModel {
   LinkCost cost(LinkClass link) const;
 };
 
+/// Errors: kInvalidArgument for a `force` that is no algorithm, costs that are not positive
+void check(const LinkModel& model);
+
 /// The cheapest algorithm for a collective of `bytes` (of the whole buffer) over `members`.
 /// The same on all ranks for the same arguments.
 Algorithm choose(const LinkModel& model, const Topology& topology, const std::vector<int>& members,
                  Operation operation, int64_t bytes);
 
-/// Times small and large messages between the ranks of each link class and agrees on the result
-/// (rank 0's). Collective over the world; blocks.
+/// Times small and large messages from rank 0 to a rank of each link class; all ranks get the result.
+/// Collective over the world, while no collective is under way; blocks.
 LinkModel measure_links(Transport& transport, const Topology& topology, Millis deadline);
 
 }  // namespace zpp

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/ledger.h"
 #include "comm/topology.h"
 
 namespace zpp {
@@ -26,14 +27,16 @@ class MeshPlane {
 
  private:
   std::unique_ptr<Communicator> world_;
-  std::vector<std::unique_ptr<Communicator>> group_;                // by level, the world's is null
+  const Topology topology_;
+  std::vector<std::unique_ptr<Communicator>> group_;                // by level below the world
   std::vector<std::vector<std::unique_ptr<Communicator>>> across_;  // by inner, then outer
 };
 
 struct Mesh {
   Topology topology;
-  MeshPlane& weights;  // gathers
-  MeshPlane& grads;    // reductions, and everything rare: norms, losses
+  MeshPlane& weights;        // gathers
+  MeshPlane& grads;          // reductions, and everything rare: norms, losses
+  Ledger* ledger = nullptr;  // optional: what the communicators above count in
 };
 
 }  // namespace zpp

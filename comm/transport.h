@@ -32,7 +32,11 @@ struct Envelope {
   Operation operation = Operation::kBarrier;
   uint32_t sequence = 0;  // of the collective on its communicator, modulo 2^20
   uint32_t step = 0;      // of the collective's algorithm, modulo 2^16
+
+  bool operator==(const Envelope&) const = default;
 };
+/// "all-gather number 12 (channel 0, step 3)".
+std::string to_string(const Envelope& envelope);
 
 /// Point to point, not blocking until wait(). One thread at a time (each communication stream has a
 /// transport of its own); abort() may come from any thread.
@@ -50,7 +54,8 @@ class Transport {
   virtual Ticket send(int peer, const Envelope& envelope, std::span<const std::byte> bytes) = 0;
   /// Posts a buffer for the next message of `peer` on the channel.
   virtual Ticket receive(int peer, const Envelope& envelope, std::span<std::byte> bytes) = 0;
-  /// Blocks until the ticket's bytes may be reused or read.
+  /// Blocks until the ticket's bytes may be reused or read. Other tickets need not make progress
+  /// meanwhile: two ranks that exchange messages wait for what they receive first.
   /// Errors:  kTimeout after `timeout`, naming peer, operation, sequence number, bytes and host;
   ///          kPeerLost when the peer has died, aborted (with its reason) or closed;
   ///          kFailedPrecondition when both sides are in different operations

@@ -58,7 +58,7 @@ const std::vector<LibraryRule> kLibraryRules = {
     {{"cublas", "cudnn", "cub/", "cooperative_groups", "mma.h"}, {"kernels/cuda/"}},
     {{"cuda", "nvtx"}, {"core/cuda/", "kernels/cuda/", "comm/nccl_communicator.cc"}},
     {{"nccl.h"}, {"comm/nccl_communicator.cc"}},
-    {{"ucp/", "uct/", "ucs/", "ucm/"}, {"comm/ucx_transport.cc"}},
+    {{"ucp/", "uct/", "ucs/", "ucm/"}, {"comm/ucx_"}},
     {{"gtest/", "gmock/"}, {}},
     {{"sys/", "linux/", "net/", "netinet/", "arpa/"}, {""}},
 };

@@ -85,6 +85,17 @@ def system_repos():
         package = "libdnnl-dev",
     )
     system_repo(
+        name = "ucx",
+        build_file = "//third_party:ucx.BUILD",
+        links = {
+            "include/ucp": _INC + "ucp",
+            "include/ucs": _INC + "ucs",
+            "lib/libucp.so": _LIB + "libucp.so",
+            "lib/libucs.so": _LIB + "libucs.so",
+        },
+        package = "libucx-dev",
+    )
+    system_repo(
         name = "gtest",
         build_file = "//third_party:gtest.BUILD",
         links = {
