@@ -32,14 +32,15 @@ MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
 MetricsFile::~MetricsFile() { ::close(fd_); }
 
 void MetricsFile::train(const TrainRecord& r) {
-  write_line(
-      fmt::format(R"({{"kind":"train","step":{},"tokens":{},"loss":{},"lr":{},"grad_norm":{},)"
-                  R"("grad_norm_clipped":{},"skipped":{},"step_s":{},"tokens_per_s":{},"mfu":{},)"
-                  R"("peak_bytes":{},"inter_node_bytes":0,"intra_node_bytes":0,"exposed_comm_s":0,)"
-                  R"("overlap":null}})",
-                  r.step, r.tokens, number(r.stats.loss), number(r.stats.lr),
-                  number(r.stats.grad_norm), number(r.stats.grad_norm_clipped), r.skipped,
-                  number(r.step_s), number(r.tokens_per_s), number(r.mfu), r.peak_bytes));
+  write_line(fmt::format(
+      R"({{"kind":"train","step":{},"tokens":{},"loss":{},"lr":{},"grad_norm":{},)"
+      R"("grad_norm_clipped":{},"skipped":{},"step_s":{},"tokens_per_s":{},"mfu":{},)"
+      R"("peak_bytes":{},"inter_node_bytes":{},"intra_node_bytes":{},)"
+      R"("exposed_comm_s":{},"overlap":{}}})",
+      r.step, r.tokens, number(r.stats.loss), number(r.stats.lr), number(r.stats.grad_norm),
+      number(r.stats.grad_norm_clipped), r.skipped, number(r.step_s), number(r.tokens_per_s),
+      number(r.mfu), r.peak_bytes, r.inter_node_bytes, r.intra_node_bytes, number(r.exposed_comm_s),
+      r.overlap ? number(*r.overlap) : "null"));
 }
 
 void MetricsFile::eval(const EvalRecord& r) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,7 +21,13 @@ struct TrainRecord {
   double tokens_per_s = 0;  // over the same steps
   double mfu = 0;           // share of the measured GEMM peak
   int64_t peak_bytes = 0;   // held by the memory pool
-  double seconds_left = 0;  // until the last step
+  // Since the last record: sent by this rank's node to others, by this rank inside its node, time
+  // that computing stood still for communication, and the share of communication that it did not.
+  int64_t inter_node_bytes = 0;
+  int64_t intra_node_bytes = 0;
+  double exposed_comm_s = 0;
+  std::optional<double> overlap = {};  // absent without communication
+  double seconds_left = 0;             // until the last step
 };
 
 struct EvalRecord {

@@ -1,5 +1,7 @@
 #include "parallel/optimizer.h"
 
+#include <algorithm>
+
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
 
@@ -17,66 +19,73 @@ void OptimizerConfig::fields(Fields& f) {
       1e3);
 }
 
-Optimizer::Optimizer(Runtime& runtime, ParameterTable& table, const OptimizerConfig& config)
+Optimizer::Optimizer(Runtime& runtime, const std::vector<OptimizerPart>& parts,
+                     const OptimizerConfig& config)
     : runtime_(runtime), config_(config) {
-  for (const auto& unit : table.units()) {
-    UnitState state{.unit = unit.get(), .master = {}, .m = {}, .v = {}, .runs = runs_of(*unit)};
-    const Shape shape{unit->flat_numel()};
-    const DType dtype = unit->grad_dtype();
-    if (unit->dtype() != dtype) {
+  for (const OptimizerPart& part : parts) {
+    PartState state{.part = part, .master = {}, .m = {}, .v = {}, .runs = runs_of(part)};
+    const Shape shape{part.weights.numel()};
+    const DType dtype = part.grads.dtype;
+    if (part.weights.dtype != dtype) {
       state.master = runtime.tensor(shape, dtype);
       master_bytes_ += state.master.view().bytes();
     }
     state.m = runtime.tensor(shape, dtype);
     state.v = runtime.tensor(shape, dtype);
     moment_bytes_ += 2 * state.m.view().bytes();
-    units_.push_back(std::move(state));
+    parts_.push_back(std::move(state));
   }
 }
 
-std::vector<Optimizer::Run> Optimizer::runs_of(const ParameterUnit& unit) {
+std::vector<Optimizer::Run> Optimizer::runs_of(const OptimizerPart& part) {
+  const int64_t size = part.weights.numel();
   std::vector<Run> runs;
-  for (const auto& p : unit.parameters()) {
-    const bool decay = p->shape().rank() >= 2;
-    if (runs.empty() || runs.back().decay != decay) runs.push_back({p->offset(), 0, decay});
+  for (const auto& p : part.unit->parameters()) {
     // Padding belongs to the run before it: it is zero and stays zero.
-    if (runs.size() > 1) runs[runs.size() - 2].end = runs.back().begin;
+    const int64_t begin = std::clamp<int64_t>(p->offset() - part.begin, 0, size);
+    const bool decay = p->shape().rank() >= 2;
+    if (!runs.empty()) runs.back().end = begin;
+    if (!runs.empty() && runs.back().begin == begin) runs.pop_back();
+    if (runs.empty() || runs.back().decay != decay) runs.push_back({begin, size, decay});
   }
-  if (!runs.empty()) runs.back().end = unit.flat_numel();
+  if (!runs.empty()) runs.back().end = size;
+  if (!runs.empty() && runs.back().begin == size) runs.pop_back();
   return runs;
 }
 
 void Optimizer::initialize(uint64_t seed) {
   Stream& stream = runtime_.compute();
-  for (const UnitState& state : units_) {
+  for (const PartState& state : parts_) {
     const View master = state.master_view();
     kernels::fill(stream, master, 0.0);
-    for (const auto& p : state.unit->parameters()) {
-      fill_initial(stream, *p, 0, master.slice(0, p->offset(), p->offset() + p->numel()), seed);
+    for (const auto& p : state.part.unit->parameters()) {
+      const int64_t begin = std::max(p->offset(), state.part.begin);
+      const int64_t end = std::min(p->offset() + p->numel(), state.part.begin + master.numel());
+      if (begin >= end) continue;
+      const View values = master.slice(0, begin - state.part.begin, end - state.part.begin);
+      fill_initial(stream, *p, begin - p->offset(), values, seed);
     }
-    if (state.master) kernels::copy(stream, master, {state.unit->weights(), false});
+    if (state.master) kernels::copy(stream, master, {state.part.weights, false});
     kernels::fill(stream, state.m.view(), 0.0);
     kernels::fill(stream, state.v.view(), 0.0);
   }
 }
 
-void Optimizer::apply(double lr, const View& guard) {
-  for (const UnitState& state : units_) {
-    for (const Run& run : state.runs) {
-      const auto part = [&run](const View& flat) { return flat.slice(0, run.begin, run.end); };
-      kernels::adamw(runtime_.compute(),
-                     {.master = part(state.master_view()),
-                      .m = part(state.m.view()),
-                      .v = part(state.v.view()),
-                      .grad = part(state.unit->grads()),
-                      .weights = state.master ? part(state.unit->weights()) : View{},
-                      .guard = guard,
-                      .lr = lr,
-                      .beta1 = config_.beta1,
-                      .beta2 = config_.beta2,
-                      .eps = config_.eps,
-                      .weight_decay = run.decay ? config_.weight_decay : 0.0});
-    }
+void Optimizer::apply(size_t i, double lr, const View& guard) {
+  const PartState& state = parts_[i];
+  for (const Run& run : state.runs) {
+    const auto part = [&run](const View& flat) { return flat.slice(0, run.begin, run.end); };
+    kernels::adamw(runtime_.compute(), {.master = part(state.master_view()),
+                                        .m = part(state.m.view()),
+                                        .v = part(state.v.view()),
+                                        .grad = part(state.part.grads),
+                                        .weights = state.master ? part(state.part.weights) : View{},
+                                        .guard = guard,
+                                        .lr = lr,
+                                        .beta1 = config_.beta1,
+                                        .beta2 = config_.beta2,
+                                        .eps = config_.eps,
+                                        .weight_decay = run.decay ? config_.weight_decay : 0.0});
   }
 }
 

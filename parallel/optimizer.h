@@ -1,4 +1,4 @@
-// AdamW over the flat buffers of a model's units.
+// AdamW over the flat buffers of a model's units, or the part of them that a rank has.
 //
 // The weights that are optimised are the f32 master copy; when the model itself computes in f32 (or
 // f64) its weights are the master copy and nothing is held twice.
@@ -27,41 +27,51 @@ struct OptimizerConfig {
   void fields(Fields& f);
 };
 
+/// The part of a unit that one rank optimises: elements [begin, begin + weights.numel()) of its flat
+/// buffer.
+struct OptimizerPart {
+  ParameterUnit* unit = nullptr;
+  int64_t begin = 0;
+  View weights;  // in the compute dtype
+  View grads;    // f32 (f64 for f64 models)
+};
+
 /// Weight decay is applied to matrices (parameters of rank 2 and more) only: norms and biases keep
 /// what the loss wants.
 class Optimizer {
  public:
-  /// Allocates the state of the units of `table`, which must be laid out and have weights and
-  /// gradients bound for as long as apply() is called. `table` and `runtime` must outlive this.
-  Optimizer(Runtime& runtime, ParameterTable& table, const OptimizerConfig& config);
+  /// Allocates the state of `parts`, whose units must be laid out and whose views must stay valid.
+  Optimizer(Runtime& runtime, const std::vector<OptimizerPart>& parts,
+            const OptimizerConfig& config);
 
   /// Enqueues initial weights (a function of the parameters' names and `seed`) and zero moments.
   void initialize(uint64_t seed);
 
-  /// Enqueues one update from the units' gradients with the verdict of kernels::step_guard in
+  /// Enqueues one update of part i from its gradients with the verdict of kernels::step_guard in
   /// `guard`. Does nothing on a skipped step.
-  void apply(double lr, const View& guard);
+  void apply(size_t i, double lr, const View& guard);
 
+  size_t parts() const { return parts_.size(); }
   int64_t master_bytes() const { return master_bytes_; }  // 0 when the weights are the master copy
   int64_t moment_bytes() const { return moment_bytes_; }
 
  private:
-  /// Neighbouring parameters that are decayed alike, [begin, end) of a unit's flat buffer.
+  /// Neighbouring parameters that are decayed alike, [begin, end) of the part.
   struct Run {
     int64_t begin, end;
     bool decay;
   };
-  struct UnitState {
-    ParameterUnit* unit;
+  struct PartState {
+    OptimizerPart part;
     Tensor master, m, v;
     std::vector<Run> runs;
-    View master_view() const { return master ? master.view() : unit->weights(); }
+    View master_view() const { return master ? master.view() : part.weights; }
   };
-  static std::vector<Run> runs_of(const ParameterUnit& unit);
+  static std::vector<Run> runs_of(const OptimizerPart& part);
 
   Runtime& runtime_;
   const OptimizerConfig config_;
-  std::vector<UnitState> units_;
+  std::vector<PartState> parts_;
   int64_t master_bytes_ = 0, moment_bytes_ = 0;
 };
 

@@ -34,12 +34,16 @@ struct Plan {
   std::vector<UnitRow> units;
   int64_t parameters = 0;
 
-  // Bytes. The first five kinds add up to `pool`, which is what the pool of a real run holds at its
-  // highest, to the byte.
+  int64_t world = 1;
+  std::string groups;  // "384 ranks in groups of 8"; empty for one process
+
+  // Bytes of one rank. The first six kinds add up to `pool`, which is what the pool of a real run
+  // holds at its highest, to the byte.
   int64_t weights = 0;
   int64_t master = 0;
   int64_t moments = 0;
   int64_t gradients = 0;
+  int64_t passing = 0;  // gathered weights and gradients on their way, of a few units at a time
   int64_t working = 0;  // activations, scratch, batches, and what the pool loses by rounding
   int64_t pool = 0;
   int64_t mapped = 0;   // pages of data files that the run will touch
@@ -56,8 +60,10 @@ struct Plan {
   }
 };
 
-/// Walks through the parts of the run that `config` describes in a runtime that only counts memory.
-Plan make_plan(const TrainConfig& config, const std::optional<PlanData>& data);
+/// Walks through the parts of the run that `config` describes in a runtime that only counts memory,
+/// as one of `world` ranks, none of which is started.
+/// Errors: kInvalidArgument if the configuration does not fit that many ranks
+Plan make_plan(const TrainConfig& config, const std::optional<PlanData>& data, int64_t world = 1);
 
 /// The table. Ends with a warning if the machine has less memory than the total.
 std::string plan_text(const TrainConfig& config, const Plan& plan);

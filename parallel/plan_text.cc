@@ -35,14 +35,22 @@ void add_memory(std::string& out, const TrainConfig& config, const Plan& plan) {
     out += fmt::format("  {:<28}{:>12}{:>24}{}{}\n", what, human_bytes(bytes), with_commas(bytes),
                        note.empty() ? "" : "   ", note);
   };
-  const std::string batch =
-      fmt::format("micro-batch of {} x {} tokens{}", config.micro_batch(), config.facts.context,
-                  config.train.recompute == "unit" ? ", recomputing units" : "");
-  out += fmt::format("memory{:>36}{:>24}\n", "", "bytes");
+  const std::string batch = fmt::format(
+      "micro-batch of {} x {} tokens{}", config.micro_batch(plan.world), config.facts.context,
+      config.train.recompute == "unit" ? ", recomputing units" : "");
+  if (plan.world == 1) {
+    out += fmt::format("memory{:>36}{:>24}\n", "", "bytes");
+  } else {
+    out += fmt::format("memory of each of {}, {}\n", plan.groups, config.zero.preset);
+  }
   line("weights", plan.weights, config.precision.compute);
   line("master weights", plan.master, plan.master == 0 ? "the weights themselves" : "f32");
   line("optimizer moments", plan.moments, "");
   line("gradients", plan.gradients, "");
+  if (plan.world > 1) {
+    line("gathered and reduced units", plan.passing,
+         fmt::format("{} ahead", config.zero.prefetch_units));
+  }
   line("activations and scratch", plan.working, batch);
   line("pool", plan.pool, "all of the above, exact");
   line("data files, mapped", plan.mapped, "pages that the run touches");
@@ -58,9 +66,9 @@ void add_work(std::string& out, const TrainConfig& config, const Plan& plan) {
   };
   out += "work\n";
   line("steps", with_commas(plan.steps));
-  line("tokens per step",
-       fmt::format("{} ({} sequences of {}, micro-batches: {})", with_commas(plan.tokens_per_step),
-                   config.train.global_batch, config.facts.context, config.micro_batches()));
+  line("tokens per step", fmt::format("{} ({} sequences of {}, micro-batches: {})",
+                                      with_commas(plan.tokens_per_step), config.train.global_batch,
+                                      config.facts.context, config.micro_batches(plan.world)));
   line("tokens in all", with_commas(plan.tokens_per_step * plan.steps));
   line("steps per epoch", plan.steps_per_epoch
                               ? fmt::format("{:.1f} ({:.2f} epochs in all)", *plan.steps_per_epoch,

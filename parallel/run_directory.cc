@@ -11,8 +11,10 @@ namespace zpp {
 
 namespace fs = std::filesystem;
 
-RunDirectory prepare_run_directory(const TrainConfig& config) {
-  RunDirectory run{.dir = config.run.dir, .kept_metrics = {}, .lock = {}};
+namespace {
+
+RunDirectory make_directory(const TrainConfig& config, int rank) {
+  RunDirectory run{.dir = config.run.dir, .rank = rank, .kept_metrics = {}, .lock = {}};
   std::error_code error;
   if (fs::exists(run.dir, error) && !fs::is_directory(run.dir, error)) {
     throw Error(Code::kInvalidArgument,
@@ -23,6 +25,24 @@ RunDirectory prepare_run_directory(const TrainConfig& config) {
     throw Error(Code::kIo,
                 fmt::format("run.dir: {} cannot be made: {}", run.dir.string(), error.message()));
   }
+  return run;
+}
+
+}  // namespace
+
+fs::path RunDirectory::log_file() const { return dir / "log" / fmt::format("rank-{}.log", rank); }
+
+fs::path RunDirectory::flight_file() const {
+  return dir / "log" / fmt::format("flight-{}.jsonl", rank);
+}
+
+RunDirectory join_run_directory(const TrainConfig& config, int rank) {
+  return make_directory(config, rank);
+}
+
+RunDirectory prepare_run_directory(const TrainConfig& config) {
+  RunDirectory run = make_directory(config, 0);
+  std::error_code error;
   run.lock = std::make_shared<FileLock>(run.dir / ".lock");
   if (fs::exists(run.metrics_file())) {
     int64_t n = 1;

@@ -12,8 +12,11 @@ namespace zpp {
 
 struct RunDirectory {
   std::filesystem::path dir;
+  int rank = 0;  // whose view of the directory this is
   std::filesystem::path metrics_file() const { return dir / "metrics.jsonl"; }
-  std::filesystem::path log_file() const { return dir / "log" / "rank-0.log"; }
+  std::filesystem::path log_file() const;
+  /// The last collectives of a rank that failed.
+  std::filesystem::path flight_file() const;
   std::filesystem::path sample_file() const { return dir / "sample.txt"; }
   /// What the metrics of an earlier run in the same directory are called now; empty if there were
   /// none.
@@ -22,10 +25,14 @@ struct RunDirectory {
   std::shared_ptr<FileLock> lock;
 };
 
-/// Makes the directory and writes the resolved configuration with the build's version. Metrics of
+/// For rank 0, which writes everything but the others' logs: makes the directory and writes the resolved configuration with the build's version. Metrics of
 /// an earlier run are kept as metrics-N.jsonl, N counting up.
 /// Errors:  kInvalidArgument if something else has the directory's name or another run is using it;
 ///          kIo
 RunDirectory prepare_run_directory(const TrainConfig& config);
+
+/// For the other ranks, after rank 0 has prepared the directory: it may be on a disk of their own.
+/// Errors:  kIo
+RunDirectory join_run_directory(const TrainConfig& config, int rank);
 
 }  // namespace zpp

@@ -22,39 +22,53 @@ double measure_peak_flops(Runtime& runtime, DType compute) {
   return kernels::measure_gemm_peak(runtime.compute(), compute, scratch.view());
 }
 
-std::unique_ptr<Engine> make_engine(Runtime& runtime, const TrainConfig& config) {
-  const EngineOptions options{.compute = config.compute(),
-                              .seed = static_cast<uint64_t>(config.run.seed),
-                              .recompute = config.train.recompute == "unit",
-                              .grad_clip = config.train.grad_clip,
-                              .optimizer = config.optimizer};
-  return std::make_unique<Engine>(runtime, options, [&config](const Scope& scope) {
-    return config.model_entry->create(scope, config.model);
-  });
+EngineOptions engine_options(const TrainConfig& config) {
+  return {.compute = config.compute(),
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .recompute = config.train.recompute == "unit",
+          .grad_clip = config.train.grad_clip,
+          .optimizer = config.optimizer,
+          .zero = config.zero};
+}
+
+Engine::MakeModel model_maker(const TrainConfig& config) {
+  return [&config](const Scope& scope) { return config.model_entry->create(scope, config.model); };
+}
+
+std::unique_ptr<Engine> make_engine(Runtime& runtime, const TrainConfig& config, const Mesh* mesh,
+                                    std::function<void(const std::string&)> warn) {
+  if (mesh != nullptr) check_world(config, mesh->topology.world());
+  EngineOptions options = engine_options(config);
+  options.warn = std::move(warn);
+  return std::make_unique<Engine>(runtime, options, model_maker(config), mesh);
 }
 
 StepStats run_step(Engine& engine, const TrainConfig& config, int64_t step,
-                   const BatchSource& source) {
+                   const BatchSource& source, bool stop) {
+  const int64_t world = engine.world(), micro = config.micro_batch(world);
   std::vector<HostBatch> micro_batches;
-  const int64_t first = step * config.train.global_batch;
-  for (int64_t i = 0; i < config.micro_batches(); ++i) {
-    micro_batches.push_back(source(first + i * config.micro_batch(), config.micro_batch()));
+  const int64_t first = step * config.train.global_batch + engine.rank() * micro;
+  for (int64_t i = 0; i < config.micro_batches(world); ++i) {
+    micro_batches.push_back(source(first + i * micro * world, micro));
   }
   const double lr = learning_rate(config.schedule, config.optimizer.lr, step, config.train.steps);
-  return engine.train_step(step, lr, micro_batches);
+  return engine.train_step(step, lr, micro_batches, stop);
 }
 
 double run_evaluation(Engine& engine, const TrainConfig& config, int64_t windows,
                       const BatchSource& source) {
+  const int64_t world = engine.world(), micro = config.micro_batch(world);
   std::vector<HostBatch> batches;
-  for (int64_t first = 0; first < windows; first += config.micro_batch()) {
-    batches.push_back(source(first, std::min(config.micro_batch(), windows - first)));
+  for (int64_t first = engine.rank() * micro; first < windows; first += micro * world) {
+    batches.push_back(source(first, std::min(micro, windows - first)));
   }
   return engine.evaluate(batches);
 }
 
 std::string run_sample(Engine& engine, const TrainConfig& config,
                        const std::function<bool()>& stop) {
+  // All ranks generate the same text, so they have to end it together.
+  const auto agreed = [&] { return engine.any_rank(stop && stop()); };
   const ByteTokenizer tokenizer;
   const std::vector<int32_t> ids = sample(engine, tokenizer.encode(config.sample.prompt),
                                           {.tokens = config.sample.tokens,
@@ -62,7 +76,7 @@ std::string run_sample(Engine& engine, const TrainConfig& config,
                                            .temperature = config.sample.temperature,
                                            .top_k = config.sample.top_k,
                                            .seed = static_cast<uint64_t>(config.run.seed)},
-                                          stop);
+                                          agreed);
   // Vocabularies other than bytes are not known here.
   if (*std::max_element(ids.begin(), ids.end()) >= tokenizer.vocab()) {
     return fmt::format("{}", fmt::join(ids, " "));

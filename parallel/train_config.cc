@@ -90,8 +90,7 @@ void check_run(const Parsing& p) {
 
 void check_batches(const Parsing& p) {
   TrainSection& train = p.config.train;
-  if (!train.micro_batch) train.micro_batch = train.global_batch;
-  if (train.global_batch % *train.micro_batch != 0) {
+  if (train.micro_batch && train.global_batch % *train.micro_batch != 0) {
     p.problems.add("train.micro_batch",
                    fmt::format("{} does not divide train.global_batch, which is {}",
                                *train.micro_batch, train.global_batch));
@@ -176,8 +175,8 @@ void TrainSection::fields(Fields& f) {
   f("steps", steps, "optimizer steps", 1, kMany)("global_batch", global_batch, "sequences per step",
                                                  1, kMostSequences)(
       "micro_batch", micro_batch,
-      "sequences computed at once; gradients of a step's micro-batches are added up; default "
-      "global_batch",
+      "sequences that a rank computes at once; gradients of a step's micro-batches are added up; "
+      "default global_batch / ranks",
       1, kMostSequences)("grad_clip", grad_clip,
                          "largest global norm of the gradient; 0: no clipping", 0.0, 1e9)(
       "eval_every", eval_every, "steps between evaluations; 0: never", 0, kMany)(
@@ -222,11 +221,11 @@ void TrainConfig::fields(Fields& f) {
       .section("optimizer", optimizer, "the update rule")
       .section("schedule", schedule, "the learning rate over time")
       .section("precision", precision, "number formats")
+      .section("zero", zero, "what is spread over the ranks, and how it travels")
       .section("log", log, "what is reported")
       .section("sample", sample, "the text generated at the end")
+      .section("launch", launch, "how many processes, where, and how they meet")
       .section("build", build, "written to config.json of a run; ignored when read")
-      .refused("zero", "this build trains in one process: there is nothing to shard")
-      .refused("launch", "this build trains in one process: there is nothing to launch")
       .refused("checkpoint", "this build does not write checkpoints");
 }
 
@@ -255,8 +254,24 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   check_schedule(parsing);
   check_precision(parsing);
   check_sample(parsing);
+  check_launch(config.launch, problems);
+  config.zero.resolve(problems);
   problems.throw_if_any(source);
   return config;
+}
+
+void check_world(const TrainConfig& config, int64_t world) {
+  const int64_t batch = config.train.global_batch, micro = config.micro_batch(world);
+  if (batch % (micro * world) == 0) return;
+  std::string fits = batch % world == 0
+                         ? fmt::format("a train.micro_batch that divides {}, or ", batch / world)
+                         : std::string();
+  throw Error(
+      Code::kInvalidArgument,
+      fmt::format("train.global_batch: {} sequences cannot be cut into micro-batches of {} on "
+                  "each of {} ranks; {}a train.global_batch that is a multiple of {} would "
+                  "fit",
+                  batch, micro, world, fits, micro * world));
 }
 
 std::string document_train_config() {

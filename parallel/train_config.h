@@ -1,6 +1,7 @@
 // The configuration of a training run: its sections, and everything that can be wrong between them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,8 +12,10 @@
 #include "core/data/data_config.h"
 #include "core/types.h"
 #include "model/registry.h"
+#include "parallel/launch_config.h"
 #include "parallel/optimizer.h"
 #include "parallel/schedule.h"
+#include "parallel/zero_config.h"
 
 namespace zpp {
 
@@ -31,7 +34,7 @@ struct RunSection {
 struct TrainSection {
   int64_t steps = 1000;
   int64_t global_batch = 8;
-  std::optional<int64_t> micro_batch;  // after parse_train_config always set
+  std::optional<int64_t> micro_batch;
   double grad_clip = 1.0;
   int64_t eval_every = 0;
   int64_t eval_batches = 16;
@@ -81,8 +84,10 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   PrecisionSection precision;
+  ZeroConfig zero;
   LogSection log;
   SampleSection sample;
+  LaunchSection launch;
   BuildSection build;
 
   /// Of the model, found by parse_train_config.
@@ -92,8 +97,13 @@ struct TrainConfig {
   void fields(Fields& f);
 
   DType compute() const;
-  int64_t micro_batch() const { return train.micro_batch.value_or(train.global_batch); }
-  int64_t micro_batches() const { return train.global_batch / micro_batch(); }
+  /// Sequences that each of `world` ranks computes at once, and how often in a step.
+  int64_t micro_batch(int64_t world = 1) const {
+    return train.micro_batch.value_or(std::max<int64_t>(train.global_batch / world, 1));
+  }
+  int64_t micro_batches(int64_t world = 1) const {
+    return train.global_batch / (micro_batch(world) * world);
+  }
   int64_t tokens_per_step() const { return train.global_batch * facts.context; }
 };
 
@@ -102,6 +112,10 @@ struct TrainConfig {
 /// Errors: kInvalidArgument with all problems under a heading that names `source`
 TrainConfig parse_train_config(std::string_view text, const std::string& source,
                                const std::vector<std::string>& overrides = {});
+
+/// Refuses a global batch that cannot be cut evenly between `world` ranks.
+/// Errors: kInvalidArgument, with what would fit
+void check_world(const TrainConfig& config, int64_t world);
 
 /// Reference of all keys, with those of every registered model.
 std::string document_train_config();

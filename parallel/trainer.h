@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "comm/mesh.h"
 #include "core/log.h"
 #include "parallel/run_directory.h"
 #include "parallel/train_config.h"
@@ -32,9 +33,11 @@ struct TrainResult {
   std::string sample;   // empty without one
 };
 
-/// Trains as `config` says, on `data`, into `run`.
+/// Trains as `config` says, on `data`, into `run`. With a mesh as one of its ranks: all of them call
+/// it, with the same configuration, and end together; only rank 0 writes metrics and sample. An error
+/// of one ends the others.
 /// Errors: those of the data, the model and the machine's memory
 TrainResult train(const TrainConfig& config, const TrainData& data, const RunDirectory& run,
-                  Log& log, const TrainerOptions& options);
+                  Log& log, const TrainerOptions& options, const Mesh* mesh = nullptr);
 
 }  // namespace zpp

@@ -10,12 +10,20 @@ enum ExitCode : int {
   kExitFailed = 1,    // while running
   kExitBadInput = 2,  // configuration, arguments or files
   kExitStopped = 3,   // by a signal, after the step was finished cleanly
+  kExitPeerLost = 4,  // failed because another process of the job did
 };
 
 /// Of an error that nothing could be done about.
 inline ExitCode exit_code(const Error& error) {
-  const bool input = error.code() == Code::kInvalidArgument || error.code() == Code::kNotFound;
-  return input ? kExitBadInput : kExitFailed;
+  switch (error.code()) {
+    case Code::kInvalidArgument:
+    case Code::kNotFound:
+      return kExitBadInput;
+    case Code::kPeerLost:
+      return kExitPeerLost;
+    default:
+      return kExitFailed;
+  }
 }
 
 }  // namespace zpp

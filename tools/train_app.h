@@ -8,6 +8,7 @@
 
 #include "parallel/trainer.h"
 #include "tools/exit_code.h"
+#include "tools/rank_environment.h"
 
 namespace zpp {
 
@@ -20,14 +21,34 @@ struct TrainArguments {
 /// Errors:  kNotFound, kInvalidArgument
 TrainConfig load_train_config(const TrainArguments& arguments);
 
-/// Trains. What people want to keep (the sample, where everything lies) goes to `out`, the log to
-/// stderr and the run directory.
-/// Errors: as train() and open_train_data()
+/// Trains in one process. What people want to keep (the sample, where everything lies) goes to `out`,
+/// the log to stderr and the run directory.
+/// Errors:  as train() and open_train_data()
 ExitCode run_training(const TrainArguments& arguments, const TrainerOptions& options,
                       std::ostream& out);
 
-/// Prints the plan of the run. Data files may be missing.
+/// Trains as one rank of a job. Only rank 0 writes to `out` and to the run directory, but for the
+/// log, which each has.
+/// Errors:  as run_training(), meet(), connect_tcp_store() and make_ucx_transport()
+ExitCode run_rank(const TrainArguments& arguments, const RankEnvironment& place,
+                  const TrainerOptions& options, std::ostream& out);
+
+/// A machine's place in a job that is launched once per machine.
+struct NodePlace {
+  int nodes = 1, node = 0;
+  std::string master;  // "host:port"; empty: launched on one machine
+  bool controlled = false;
+};
+
+/// Launches what `config`, read from `arguments`, describes: on this machine, on launch.hosts, or this
+/// machine's part of a job of several. `name` is the program's own, argv[0].
+/// Errors:  as launch()
+ExitCode run_launcher(const TrainArguments& arguments, const TrainConfig& config,
+                      const NodePlace& place, const std::string& name, bool show_progress);
+
+/// Prints the plan of the run for `world` ranks; 0: as many as the configuration launches. Data files
+/// may be missing.
 /// Errors: kInvalidArgument
-void print_plan(const TrainArguments& arguments, std::ostream& out);
+void print_plan(const TrainArguments& arguments, int64_t world, std::ostream& out);
 
 }  // namespace zpp

@@ -10,6 +10,7 @@
 
 #include "core/version.h"
 #include "tools/program.h"
+#include "tools/rank_environment.h"
 #include "tools/train_app.h"
 
 namespace {
@@ -38,21 +39,24 @@ void catch_signals() {
   struct sigaction action = {};
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  // SIGUSR1 is what batch systems send before a job's time is up.
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::sigaction(number, &action, nullptr);
 }
 
 struct Flags {
   zpp::TrainArguments arguments;
-  bool dry_run = false, print_config = false, help_config = false;
+  bool dry_run = false, print_config = false, help_config = false, controlled = false;
   std::string resume = "none", master;
-  int64_t nnodes = 1, node_rank = 0;
+  int64_t world = 0, nnodes = 1, node_rank = 0;
 };
 
 void declare(CLI::App& app, Flags& flags) {
   app.footer(
+      "Starts launch.ranks_per_node processes when that is more than one, takes its place when "
+      "started by torchrun, Slurm or Open MPI, and starts launch.hosts through ssh.\n"
       "Keys of the configuration: --help-config. Exit status: 0 done, 1 failed while running, "
-      "2 bad input, 3 stopped by a signal after finishing the step.");
+      "2 bad input, 3 stopped by SIGINT, SIGTERM or SIGUSR1 after finishing the step, 4 failed "
+      "because another process of the job did.");
   app.add_option("--config", flags.arguments.config_file, "JSON file; // comments allowed")
       ->type_name("FILE");
   app.add_option("--set", flags.arguments.overrides,
@@ -61,6 +65,9 @@ void declare(CLI::App& app, Flags& flags) {
       ->allow_extra_args(false);
   app.add_flag("--dry-run", flags.dry_run,
                "print parameters, memory by kind and work of the run, and end");
+  app.add_option("--world", flags.world,
+                 "with --dry-run: as if there were that many ranks; default: what launch says")
+      ->check(CLI::Range(1, 1 << 20));
   app.add_flag("--print-config", flags.print_config,
                "print the configuration with all defaults filled in, and end");
   app.add_flag("--help-config", flags.help_config, "print what each key means, and end");
@@ -69,29 +76,56 @@ void declare(CLI::App& app, Flags& flags) {
                  "auto, none or a checkpoint's directory; only none until there are checkpoints")
       ->type_name("WHAT")
       ->capture_default_str();
-  app.add_option("--nnodes", flags.nnodes, "machines; only 1 in this build")->capture_default_str();
-  app.add_option("--node-rank", flags.node_rank, "which of them this is; only 0 in this build")
+  app.add_option("--nnodes", flags.nnodes, "machines of the job; run once on each of them")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 14));
+  app.add_option("--node-rank", flags.node_rank, "which of them this is, from 0")
       ->capture_default_str();
-  app.add_option("--master", flags.master, "address of the first machine; not in this build")
+  app.add_option("--master", flags.master, "where machine 0 can be met by the others")
       ->type_name("HOST:PORT");
+  // By another launcher: its wishes come through the standard input.
+  app.add_flag("--controlled", flags.controlled)->group("");
+}
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw zpp::Error(zpp::Code::kInvalidArgument, text);
 }
 
 void check(const Flags& flags) {
-  const auto refuse = [](const std::string& text) {
-    throw zpp::Error(zpp::Code::kInvalidArgument, text);
-  };
   if (flags.resume != "none") {
     refuse("--resume " + flags.resume + ": this build writes no checkpoints to resume from");
   }
-  if (flags.nnodes != 1) refuse("--nnodes: this build trains in one process on one machine");
-  if (flags.node_rank != 0) refuse("--node-rank: this build trains in one process on one machine");
-  if (!flags.master.empty()) refuse("--master: this build trains in one process on one machine");
   if (flags.arguments.config_file.empty() && !flags.help_config) {
     refuse("--config FILE is needed; --help tells more");
   }
+  if (flags.world != 0 && !flags.dry_run) refuse("--world only means something with --dry-run");
 }
 
-int run(const Flags& flags) {
+bool on_terminal() { return ::isatty(STDERR_FILENO) != 0; }
+
+int launch(const Flags& flags, const std::string& name, const zpp::TrainConfig& config) {
+  zpp::NodePlace node{.nodes = static_cast<int>(flags.nnodes),
+                      .node = static_cast<int>(flags.node_rank),
+                      .master = flags.master,
+                      .controlled = flags.controlled};
+  return zpp::run_launcher(flags.arguments, config, node, name, on_terminal());
+}
+
+int train(const Flags& flags, const zpp::RankEnvironment* place) {
+  catch_signals();
+  zpp::TrainerOptions options;
+  options.stop_requested = [] { return stop_signal != 0; };
+  const bool shown = place == nullptr ? on_terminal() : place->show_progress;
+  if (shown) {
+    options.show_progress = [](std::string_view line) {
+      std::cerr << "\r\033[K" << line << std::flush;
+    };
+  }
+  if (place != nullptr) return zpp::run_rank(flags.arguments, *place, options, std::cout);
+  return zpp::run_training(flags.arguments, options, std::cout);
+}
+
+int run(const Flags& flags, const std::string& name) {
   check(flags);
   if (flags.help_config) {
     std::cout << zpp::document_train_config();
@@ -102,18 +136,17 @@ int run(const Flags& flags) {
     return zpp::kExitDone;
   }
   if (flags.dry_run) {
-    zpp::print_plan(flags.arguments, std::cout);
+    zpp::print_plan(flags.arguments, flags.world, std::cout);
     return zpp::kExitDone;
   }
-  catch_signals();
-  zpp::TrainerOptions options;
-  options.stop_requested = [] { return stop_signal != 0; };
-  if (::isatty(STDERR_FILENO) != 0) {
-    options.show_progress = [](std::string_view line) {
-      std::cerr << "\r\033[K" << line << std::flush;
-    };
+  const bool told = flags.nnodes != 1 || flags.node_rank != 0 || !flags.master.empty();
+  const auto place = zpp::find_place(zpp::process_environment());
+  if (place && (place->launched || !told)) return train(flags, &*place);
+  const zpp::TrainConfig config = zpp::load_train_config(flags.arguments);
+  if (told || config.launch.world() > 1 || !config.launch.hosts.empty()) {
+    return launch(flags, name, config);
   }
-  return zpp::run_training(flags.arguments, options, std::cout);
+  return train(flags, nullptr);
 }
 
 }  // namespace
@@ -123,5 +156,5 @@ int main(int argc, char** argv) {
                std::filesystem::path(argv[0]).filename().string());
   Flags flags;
   declare(app, flags);
-  return zpp::run_program(app, argc, argv, [&flags] { return run(flags); });
+  return zpp::run_program(app, argc, argv, [&flags, argv] { return run(flags, argv[0]); });
 }

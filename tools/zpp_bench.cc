@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/version.h"
+#include "tools/bench/comm_bench.h"
 #include "tools/bench/gemm_bench.h"
 #include "tools/bench/kernel_bench.h"
 #include "tools/bench/train_bench.h"
@@ -77,7 +78,31 @@ void declare_train(CLI::App& app, zpp::TrainBench& options) {
       ->allow_extra_args(false);
   train->add_option("--steps", options.steps, "steps to time")->capture_default_str();
   train->add_option("--warmup", options.warmup_steps, "steps before them")->capture_default_str();
+  train->add_flag("--profile", options.profile,
+                  "split a step by kernel family, with the share of the limit of each");
   train->callback([&options] { zpp::bench_train(options, print_line); });
+}
+
+void declare_comm(CLI::App& app, zpp::CommBench& options) {
+  CLI::App* comm = app.add_subcommand(
+      "comm", "Collectives between ranks on this machine, against the transport's own rates");
+  comm->add_option("--ranks", options.ranks, "ranks")->capture_default_str();
+  comm->add_option("--nodes", options.nodes, "nodes that they pretend to be on")
+      ->capture_default_str();
+  comm->add_option("--bytes", options.bytes, "sizes of a buffer, 64K,1M,64M")
+      ->delimiter(',')
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("64K,1M,64M");
+  comm->add_option("--transport", options.transport,
+                   "local (threads), ucx (processes) or ucx-tcp (processes, no shared memory)")
+      ->check(CLI::IsMember({"local", "ucx", "ucx-tcp"}))
+      ->capture_default_str();
+  comm->add_option("--interfaces", options.interfaces, "network interfaces, \"eth0,mlx5_0:1\"");
+  comm->add_option("--algorithm", options.algorithm,
+                   "direct, ring, two-level or tree instead of the cheapest");
+  comm->add_option("--seconds", options.seconds, "time for each collective and size")
+      ->capture_default_str();
+  comm->callback([&options] { zpp::bench_comm(options, print_line); });
 }
 
 }  // namespace
@@ -90,8 +115,10 @@ int main(int argc, char** argv) {
   zpp::GemmBench gemm;
   zpp::KernelBench kernels;
   zpp::TrainBench train;
+  zpp::CommBench comm;
   declare_gemm(app, gemm);
   declare_kernels(app, kernels);
   declare_train(app, train);
+  declare_comm(app, comm);
   return zpp::run_program(app, argc, argv, [] { return zpp::kExitDone; });
 }

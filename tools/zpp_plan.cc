@@ -19,8 +19,11 @@ int main(int argc, char** argv) {
                  "path.key=value, replaces one value of the configuration; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  return zpp::run_program(app, argc, argv, [&arguments] {
-    zpp::print_plan(arguments, std::cout);
+  int64_t world = 0;
+  app.add_option("--world", world, "as if there were that many ranks; default: what launch says")
+      ->check(CLI::Range(1, 1 << 20));
+  return zpp::run_program(app, argc, argv, [&arguments, &world] {
+    zpp::print_plan(arguments, world, std::cout);
     return zpp::kExitDone;
   });
 }

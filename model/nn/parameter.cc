@@ -46,13 +46,14 @@ Grad Parameter::grad() {
   return {view, std::exchange(grad_written_, true)};
 }
 
-void ParameterUnit::layout(int64_t alignment) {
+void ParameterUnit::layout(int64_t alignment, int64_t total) {
+  const auto round_up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
   int64_t offset = 0;
   for (const auto& p : parameters_) {
     p->offset_ = offset;
-    offset += (p->numel() + alignment - 1) / alignment * alignment;
+    offset += round_up(p->numel(), alignment);
   }
-  flat_numel_ = offset;
+  flat_numel_ = round_up(offset, total);
 }
 
 void ParameterUnit::bind_weights(const View& weights) {

@@ -74,9 +74,9 @@ class ParameterUnit {
   DType grad_dtype() const { return accumulator_of(dtype_); }
   std::span<const std::unique_ptr<Parameter>> parameters() const { return parameters_; }
 
-  /// Places the parameters one after the other, each on a multiple of `alignment` elements. Call
-  /// before the first bind.
-  void layout(int64_t alignment);
+  /// Places the parameters one after the other, each on a multiple of `alignment` elements, and pads
+  /// the end to a multiple of `total`. Call before the first bind.
+  void layout(int64_t alignment, int64_t total = 1);
   /// Elements of the flat buffer, padding included.
   int64_t flat_numel() const { return flat_numel_; }
 

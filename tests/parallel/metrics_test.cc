@@ -45,6 +45,10 @@ TrainRecord record() {
           .tokens_per_s = 4096,
           .mfu = 0.42,
           .peak_bytes = 1 << 30,
+          .inter_node_bytes = 1234,
+          .intra_node_bytes = 5678,
+          .exposed_comm_s = 0.25,
+          .overlap = 0.75,
           .seconds_left = 192};
 }
 
@@ -57,6 +61,10 @@ TEST_F(Metrics, TrainLinesHaveAllKeysAndNineDigitsOfLoss) {
     EXPECT_NE(line.find(key), nullptr) << key;
   }
   EXPECT_EQ(line.find("kind")->text, "train");
+  EXPECT_EQ(line.find("inter_node_bytes")->number, 1234);
+  EXPECT_EQ(line.find("intra_node_bytes")->number, 5678);
+  EXPECT_EQ(line.find("exposed_comm_s")->number, 0.25);
+  EXPECT_EQ(line.find("overlap")->number, 0.75);
   EXPECT_EQ(line.find("loss")->text, "2.34567891");
   EXPECT_EQ(line.find("grad_norm_clipped")->number, 1.0);
   EXPECT_EQ(line.find("peak_bytes")->integer, 1 << 30);

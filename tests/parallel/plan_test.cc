@@ -7,6 +7,7 @@
 
 #include "core/log.h"
 #include "parallel/trainer.h"
+#include "tests/comm/local_ranks.h"
 #include "tests/parallel/run_fixture.h"
 
 namespace zpp {
@@ -46,6 +47,9 @@ class PlanRun : public RunTest {
     const RunDirectory run = prepare_run_directory(config);
     const std::unique_ptr<Log> log = null_log();
     train(config, open_train_data(config), run, *log, {});
+    return last_peak(run);
+  }
+  static int64_t last_peak(const RunDirectory& run) {
     const std::string metrics = read_file(run.metrics_file());
     const size_t at = metrics.rfind("\"peak_bytes\":");
     return std::stoll(metrics.substr(at + 13));
@@ -63,6 +67,50 @@ TEST_F(PlanRun, ThePoolOfARealRunHoldsExactlyWhatThePlanSays) {
     const TrainConfig c = config(changes);
     EXPECT_EQ(make_plan(c, {}).pool, held_by_run(c)) << testing::PrintToString(changes);
   }
+}
+
+TEST_F(PlanRun, ThePoolOfARankHoldsExactlyWhatThePlanSays) {
+  for (const char* preset : {"zero3", "zero2", "zero1", "hybrid", "ddp"}) {
+    const TrainConfig c =
+        config({"train.micro_batch=1", "train.global_batch=8", "run.threads=1", "launch.nodes=2",
+                "model.width=96", "model.heads=3", "precision.compute=bf16", "train.steps=4",
+                std::string("zero.preset=") + preset});
+    const TrainData data = open_train_data(c);
+    const RunDirectory run = prepare_run_directory(c);
+    run_ranks(topology_of({2, 4}), {}, [&](LocalRank& rank) {
+      RunDirectory directory = run;
+      directory.rank = rank.rank;
+      const std::unique_ptr<Log> log = null_log();
+      train(c, data, directory, *log, {}, &rank.mesh);
+    });
+    EXPECT_EQ(make_plan(c, {}, 4).pool, last_peak(run)) << preset;
+  }
+}
+
+TEST(Plan, A20BModelOn384RanksNeedsWhatTheTableSays) {
+  TrainConfig config = shipped("gpt-20b");
+  const std::vector<std::pair<std::string, double>> bytes_per_parameter = {
+      {"zero3", 18.0 / 384},
+      {"hybrid", 6.0 / 8 + 12.0 / 384},
+      {"hsdp", 18.0 / 8},
+      {"zero2", 2 + 16.0 / 384},
+      {"zero1", 6 + 12.0 / 384}};
+  for (const auto& [preset, bytes] : bytes_per_parameter) {
+    config.zero.preset = preset;
+    config.zero.shard = {};
+    const Plan plan = make_plan(config, {}, 384);
+    const double found =
+        static_cast<double>(plan.weights + plan.master + plan.moments + plan.gradients);
+    EXPECT_NEAR(found / static_cast<double>(plan.parameters), bytes, 0.001 * bytes) << preset;
+    EXPECT_GT(plan.passing, preset == "zero1" ? 0 : 100 << 20);
+    const std::string text = plan_text(config, plan);
+    EXPECT_THAT(text, testing::HasSubstr("memory of each of 384 ranks in groups of 8, " + preset));
+    EXPECT_THAT(text, testing::HasSubstr("micro-batches: 1"));
+  }
+}
+
+TEST(Plan, ABatchThatDoesNotFitTheRanksIsRefused) {
+  EXPECT_THROW(make_plan(shipped("gpt-20b"), {}, 1000), Error);
 }
 
 TEST_F(PlanRun, KindsAddUpAndWorkIsCounted) {

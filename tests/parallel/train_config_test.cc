@@ -103,8 +103,17 @@ const std::vector<Broken>& broken_configs() {
       {{"model.width=0"}, "model.width: expected an integer from 1"},
       {{"model.vocab=8", "sample.prompt=z"}, "sample.prompt: its byte 122 is no token"},
       {{"sample.prompt="}, "sample.prompt: expected at least one character"},
-      {{"zero.preset=zero3"}, "zero: this build trains in one process"},
-      {{"launch.ranks_per_node=2"}, "launch: this build trains in one process"},
+      {{"zero.preset=zero4"}, "zero.preset: expected one of"},
+      {{"zero.preset=zero1", "zero.shard.params=world"}, "contradicts preset zero1"},
+      {{"zero.preset=custom"}, "zero.shard.params: missing"},
+      {{"zero.preset=custom", "zero.shard.params=nodes", "zero.shard.grads=world",
+        "zero.shard.optimizer=world"},
+       "zero.shard.params: expected self, node, world"},
+      {{"zero.replica=node"}, "zero.replica: this build keeps no replica"},
+      {{"launch.ranks_per_node=0"}, "launch.ranks_per_node: expected an integer from 1"},
+      {{"launch.nodes=2", "launch.hosts=[\"a\"]"}, "launch.nodes: pretends nodes on one machine"},
+      {{"launch.levels=2y2"}, "launch.levels: expected sizes like"},
+      {{"launch.hosts=[\"-oProxyCommand=x\"]"}, "launch.hosts: expected names of machines"},
       {{"checkpoint.dir=x"}, "checkpoint: this build does not write checkpoints"},
       {{"log.tensorboard=true"}, "log.tensorboard: this build writes metrics.jsonl only"},
       {{"log.trace_steps=[1]"}, "log.trace_steps: this build does not record traces"},
@@ -171,9 +180,38 @@ TEST(TrainConfig, TheReferenceDescribesEveryKeyOfTheResolvedConfiguration) {
     EXPECT_THAT(reference, HasSubstr(section));
     for (const auto& [key, value] : node.members) {
       if (section == "model" && key == "name") continue;
-      EXPECT_THAT(reference, HasSubstr("  " + section + "." + key + "\n"));
+      const std::string path = section + "." + key;
+      for (const auto& inner : value.members) {
+        EXPECT_THAT(reference, HasSubstr("  " + path + "." + inner.first + "\n"));
+      }
+      if (value.members.empty()) {
+        EXPECT_THAT(reference, HasSubstr("  " + path + "\n"));
+      }
     }
   }
+}
+
+TEST(TrainConfig, ABatchThatRanksCannotShareIsRefusedWithWhatWouldFit) {
+  TrainConfig c = parse_train_config(kGood, "test.json");
+  c.train.global_batch = 12;
+  c.train.micro_batch = 2;
+  EXPECT_NO_THROW(check_world(c, 3));
+  EXPECT_EQ(c.micro_batches(3), 2);
+  const auto refused = [&c](int64_t world) {
+    try {
+      check_world(c, world);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused(4),
+              HasSubstr("train.micro_batch that divides 3, or a train.global_batch that "
+                        "is a multiple of 8"));
+  EXPECT_THAT(refused(5), HasSubstr("multiple of 10"));
+  c.train.micro_batch.reset();
+  EXPECT_EQ(c.micro_batch(4), 3);
+  EXPECT_NO_THROW(check_world(c, 4));
 }
 
 TEST(TrainConfig, TheShippedConfigurationsAreGood) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "core/json_tree.h"
+#include "tests/comm/local_ranks.h"
 #include "tests/parallel/run_fixture.h"
 
 namespace zpp {
@@ -147,6 +149,94 @@ TEST_F(TrainerTest, ProgressIsShownOnlyToThoseWhoWatch) {
 TEST_F(TrainerTest, AModelWithoutByteVocabularyShowsIds) {
   const TrainResult result = run(config({"model.vocab=2000", "train.steps=3"}));
   EXPECT_THAT(result.sample, testing::MatchesRegex("10( [0-9]+)+"));
+}
+
+/// Two nodes of two ranks, as threads.
+class TrainerRanks : public TrainerTest {
+ protected:
+  /// Results by rank. `stop` is asked by rank number.
+  std::vector<TrainResult> run_as_ranks(const TrainConfig& config,
+                                        const std::function<bool(int)>& stop = {}) {
+    std::vector<TrainResult> results(4);
+    std::vector<MemoryLog> logs(4);
+    run_ranks(topology_of({2, 4}), {}, [&](LocalRank& rank) {
+      Mesh mesh{rank.mesh.topology, rank.mesh.weights, rank.mesh.grads, &rank.ledger};
+      RunDirectory directory;
+      if (rank.rank == 0) {
+        directory = prepare_run_directory(config);
+      } else {
+        directory.dir = config.run.dir;
+        directory.rank = rank.rank;
+      }
+      TrainerOptions options;
+      if (stop) options.stop_requested = [&stop, r = rank.rank] { return stop(r); };
+      const auto r = static_cast<size_t>(rank.rank);
+      results[r] = train(config, open_train_data(config), directory, logs[r], options, &mesh);
+    });
+    log_.all = logs[0].all;
+    other_log_ = logs[3].all;
+    return results;
+  }
+  std::string other_log_;
+};
+
+TEST_F(TrainerRanks, TrainLikeOneProcessAndOnlyTheFirstWrites) {
+  for (const char* preset : {"zero3", "hybrid"}) {
+    const TrainConfig c = config({"train.micro_batch=1", "train.global_batch=8", "run.threads=1",
+                                  "train.eval_batches=3", std::string("zero.preset=") + preset});
+    const TrainResult single = run(c);
+    const std::vector<double> losses = column("train", "loss"), evals = column("eval", "val_loss");
+    const std::vector<TrainResult> ranks = run_as_ranks(c);
+    const std::vector<double> found = column("train", "loss"), val = column("eval", "val_loss");
+    ASSERT_EQ(found.size(), losses.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], losses[i], 1e-4 * losses[i]);
+    for (size_t i = 0; i < val.size(); ++i) EXPECT_NEAR(val[i], evals[i], 1e-4 * evals[i]);
+    EXPECT_EQ(column("train", "tokens").back(), 20.0 * 8 * 16);
+    EXPECT_GT(column("train", "inter_node_bytes").back(), 0);
+    EXPECT_GT(column("train", "intra_node_bytes").back(), 0);
+    for (const TrainResult& result : ranks) {
+      EXPECT_EQ(result.steps, 20);
+      EXPECT_EQ(result.sample, ranks[0].sample);
+    }
+    EXPECT_EQ(read_file(dir_ / "run" / "sample.txt"), ranks[0].sample + "\n");
+    EXPECT_THAT(log_.all, testing::HasSubstr("rank 0 of 4 in groups of 2"));
+    EXPECT_THAT(other_log_, testing::Not(testing::HasSubstr("val loss")));
+  }
+}
+
+TEST_F(TrainerRanks, AWishToStopOfOneEndsAllAfterTheSameStep) {
+  std::atomic<int> asked{0};
+  const std::vector<TrainResult> ranks =
+      run_as_ranks(config({"train.micro_batch=1", "run.threads=1", "train.steps=200"}),
+                   [&asked](int rank) { return rank == 2 && ++asked > 7; });
+  for (const TrainResult& result : ranks) {
+    EXPECT_EQ(result.outcome, TrainOutcome::kStopped);
+    EXPECT_EQ(result.steps, ranks[0].steps);
+    EXPECT_LT(result.steps, 20);
+  }
+}
+
+TEST_F(TrainerRanks, DataThatOneRankCannotReadEndsAll) {
+  const TrainConfig c = config({"train.micro_batch=1", "run.threads=1", "train.eval_every=0"});
+  const auto errors = run_ranks_to_errors(topology_of({2, 4}), {}, [&](LocalRank& rank) {
+    TrainData data = open_train_data(c);
+    if (rank.rank == 1) {
+      data.train = [inner = data.train](int64_t first, int64_t n) {
+        if (first > 20) throw Error(Code::kIo, "train.txt: read failed");
+        return inner(first, n);
+      };
+    }
+    RunDirectory directory;
+    directory.dir = dir_ / "run";
+    directory.rank = rank.rank;
+    std::filesystem::create_directories(directory.dir);
+    MemoryLog log;
+    train(c, data, directory, log, {}, &rank.mesh);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), testing::HasSubstr("train.txt: read failed"));
+  }
 }
 
 }  // namespace

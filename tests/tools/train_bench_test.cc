@@ -22,6 +22,24 @@ TEST(TrainBench, ReportsEachStepAndTheMedianWithoutAnyData) {
   EXPECT_THAT(lines[5], testing::ContainsRegex("median [0-9]+ tok/s, .*mfu .*memory held"));
 }
 
+TEST(TrainBench, SplitsTheMedianStepByKernelFamily) {
+  std::vector<std::string> lines;
+  bench_train({.config_file = "configs/gpt-tiny.json",
+               .overrides = {"run.threads=2", "train.global_batch=2"},
+               .steps = 2,
+               .warmup_steps = 1,
+               .profile = true,
+               .product_seconds = 0},
+              [&lines](const std::string& line) { lines.push_back(line); });
+  for (const char* family :
+       {"gemm forward", "gemm dx", "gemm dW", "attention ", "attention_backward", "layer_norm ",
+        "layer_norm_backward", "gelu ", "gelu_backward", "cross_entropy", "embedding ",
+        "embedding_backward", "sum_squares", "adamw", "copies", "host", "idle", "total"}) {
+    EXPECT_THAT(lines, testing::Contains(testing::StartsWith(family)));
+  }
+  EXPECT_THAT(lines.back(), testing::ContainsRegex("model FLOP/s .* % of the .*FLOP/s at which"));
+}
+
 TEST(TrainBench, RefusesToTimeNothing) {
   EXPECT_THROW(bench_train({.config_file = "configs/gpt-tiny.json", .overrides = {}, .steps = 0},
                            [](const std::string&) {}),

@@ -72,11 +72,13 @@ class ZppTrain(unittest.TestCase):
             ([*self.config(), "--stepz=3"], "--stepz"),
             ([*self.config(), "--set", "train.steps"], "expected path.key=value"),
             ([*self.config(), "--set", "train.stepz=5"], 'did you mean "train.steps"?'),
-            ([*self.config(), "--set", "zero.preset=zero3"], "nothing to shard"),
+            ([*self.config(), "--set", "zero.preset=zero9"], "zero.preset"),
+            ([*self.config(), "--set", "zero.weights.wire=int8"], "sends weights as they are"),
             ([*self.config(), "--resume", "auto"], "no checkpoints to resume from"),
-            ([*self.config(), "--nnodes", "2"], "--nnodes: this build trains in one process"),
-            ([*self.config(), "--node-rank", "1"], "--node-rank"),
-            ([*self.config(), "--master", "h:1"], "--master"),
+            ([*self.config(), "--nnodes", "2"], "--nnodes: --master HOST:PORT"),
+            ([*self.config(), "--node-rank", "1"], "--node-rank: expected a number from 0 to 0"),
+            ([*self.config(), "--master", "h"], "--master: expected HOST:PORT"),
+            ([*self.config(), "--world", "2"], "--world only means something with --dry-run"),
             ([*self.config(), "--set", "data.train.0.path=none.bin"], "none.bin"),
         ]
         for args, message in table:
@@ -171,7 +173,7 @@ class ZppTrain(unittest.TestCase):
     def test_help_is_complete(self):
         text = self.run_it("--help").stdout
         for option in ("--config", "--set", "--dry-run", "--print-config", "--help-config",
-                       "--version", "--resume", "--nnodes", "--node-rank", "--master"):
+                       "--version", "--resume", "--world", "--nnodes", "--node-rank", "--master"):
             self.assertIn(option, text)
         self.assertIn("devices: cpu", self.run_it("--version").stdout)
         self.assertIn("train.micro_batch", self.run_it("--help-config").stdout)

@@ -12,16 +12,7 @@ namespace zpp {
 
 namespace {
 
-/// One product of a linear layer y = x w^T, w (out, in).
-struct Product {
-  std::string name;
-  enum Kind : uint8_t { kForward, kInputGradient, kWeightGradient } kind;
-  int64_t tokens, in, out;
-
-  double flops() const { return 2.0 * static_cast<double>(tokens * in * out); }
-};
-
-std::vector<Product> products_of(const GemmBench& options, int64_t width, int64_t tokens) {
+std::vector<LinearProduct> products_of(const GemmBench& options, int64_t width, int64_t tokens) {
   struct Layer {
     const char* name;
     int64_t in, out;
@@ -31,11 +22,11 @@ std::vector<Product> products_of(const GemmBench& options, int64_t width, int64_
                                {"up", width, 4 * width},
                                {"down", 4 * width, width}};
   if (options.vocab > 0) layers.push_back({"head", width, options.vocab});
-  std::vector<Product> products;
+  std::vector<LinearProduct> products;
   for (const Layer& layer : layers) {
-    for (const auto& [label, kind] : {std::pair{"y  =  x w^T", Product::kForward},
-                                      std::pair{"dx =  dy w", Product::kInputGradient},
-                                      std::pair{"dw += dy^T x", Product::kWeightGradient}}) {
+    for (const auto& [label, kind] : {std::pair{"y  =  x w^T", LinearProduct::kForward},
+                                      std::pair{"dx =  dy w", LinearProduct::kInputGradient},
+                                      std::pair{"dw += dy^T x", LinearProduct::kWeightGradient}}) {
       products.push_back(
           {fmt::format("{:<5} {}", layer.name, label), kind, tokens, layer.in, layer.out});
     }
@@ -47,29 +38,6 @@ Tensor filled(Runtime& runtime, const Shape& shape, DType dtype) {
   const Tensor tensor = runtime.tensor(shape, dtype);
   kernels::fill_normal(runtime.compute(), tensor.view(), 0.0f, 1.0f, {});
   return tensor;
-}
-
-double rate(Runtime& runtime, const Product& product, DType dtype, double seconds) {
-  const Tensor x = filled(runtime, {product.tokens, product.in}, dtype);
-  const Tensor y = filled(runtime, {product.tokens, product.out}, dtype);
-  const Tensor w = filled(runtime, {product.out, product.in}, dtype);
-  kernels::Gemm gemm;
-  Tensor gradient;
-  switch (product.kind) {
-    case Product::kForward:
-      gemm = {.a = x.view(), .b = w.view().transpose(0, 1), .bias = {}, .c = {y.view()}};
-      break;
-    case Product::kInputGradient:
-      gemm = {.a = y.view(), .b = w.view(), .bias = {}, .c = {x.view()}};
-      break;
-    case Product::kWeightGradient:
-      gradient = filled(runtime, {product.out, product.in}, DType::kF32);
-      gemm = {
-          .a = y.view().transpose(0, 1), .b = x.view(), .bias = {}, .c = {gradient.view(), true}};
-      break;
-  }
-  const auto run = [&gemm](Stream& stream) { kernels::gemm(stream, gemm); };
-  return product.flops() / best_seconds(runtime.compute(), run, seconds);
 }
 
 double peak(Runtime& runtime, DType dtype) {
@@ -105,6 +73,29 @@ std::vector<double> print_peaks(const GemmBench& options, Runtime& runtime, cons
 
 }  // namespace
 
+double product_rate(Runtime& runtime, const LinearProduct& product, DType dtype, double seconds) {
+  const Tensor x = filled(runtime, {product.tokens, product.in}, dtype);
+  const Tensor y = filled(runtime, {product.tokens, product.out}, dtype);
+  const Tensor w = filled(runtime, {product.out, product.in}, dtype);
+  kernels::Gemm gemm;
+  Tensor gradient;
+  switch (product.kind) {
+    case LinearProduct::kForward:
+      gemm = {.a = x.view(), .b = w.view().transpose(0, 1), .bias = {}, .c = {y.view()}};
+      break;
+    case LinearProduct::kInputGradient:
+      gemm = {.a = y.view(), .b = w.view(), .bias = {}, .c = {x.view()}};
+      break;
+    case LinearProduct::kWeightGradient:
+      gradient = filled(runtime, {product.out, product.in}, accumulator_of(dtype));
+      gemm = {
+          .a = y.view().transpose(0, 1), .b = x.view(), .bias = {}, .c = {gradient.view(), true}};
+      break;
+  }
+  const auto run = [&gemm](Stream& stream) { kernels::gemm(stream, gemm); };
+  return product.flops() / best_seconds(runtime.compute(), run, seconds);
+}
+
 void bench_gemm(const GemmBench& options, const Print& print) {
   check(options);
   Runtime::Options with;
@@ -119,12 +110,12 @@ void bench_gemm(const GemmBench& options, const Print& print) {
   for (int64_t width : options.widths) {
     for (int64_t tokens : options.tokens) {
       std::vector<double> log_sum(peaks.size(), 0.0);
-      const std::vector<Product> products = products_of(options, width, tokens);
-      for (const Product& product : products) {
+      const std::vector<LinearProduct> products = products_of(options, width, tokens);
+      for (const LinearProduct& product : products) {
         std::string line = fmt::format("{:<20}{:>7}{:>7}{:>7}", product.name, product.tokens,
                                        product.in, product.out);
         for (size_t i = 0; i < peaks.size(); ++i) {
-          const double r = rate(runtime, product, options.dtypes[i], options.seconds);
+          const double r = product_rate(runtime, product, options.dtypes[i], options.seconds);
           log_sum[i] += std::log(r);
           line += fmt::format("{:>15.1f}{:>7.0f}", r * 1e-9, 100 * r / peaks[i]);
         }

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "core/rng.h"
 #include "kernels/adamw.h"
@@ -20,12 +22,36 @@ namespace zpp {
 
 namespace {
 
+/// Arithmetic of a kernel for one vector of f32 and as many elements of bf16, loads and stores not
+/// counted; the comments in kernels/cpu/*_simd.cc say what it is made of.
+struct Arithmetic {
+  double instructions = 0;
+  double products = 0;  // multiplications and fused ones among them
+  double quotients = 0;
+};
+struct Counts {
+  int64_t elements = 0;
+  Arithmetic f32, bf16;
+};
+
+/// Cycles that a processor with two multipliers and four pipes for vectors takes at least, as AMD
+/// Zen 3 and later; a vector is divided in 5.
+double cycles(const Arithmetic& a) {
+  return std::max({a.instructions / 4, a.products / 2, a.quotients * 5});
+}
+
+/// What a machine can do.
+struct Limits {
+  double bytes;    // a second, read and written, by memcpy
+  double vectors;  // cycles a second times vectors of f32, over all threads
+};
+
 /// Makes the arguments of kernels of one dtype and reports a line for each kernel.
 class Bench {
  public:
-  Bench(const KernelBench& options, Runtime& runtime, DType dtype, double copy_rate,
+  Bench(const KernelBench& options, Runtime& runtime, DType dtype, const Limits& limits,
         const Print& print)
-      : o_(options), runtime_(runtime), dtype_(dtype), copy_rate_(copy_rate), print_(print) {}
+      : o_(options), runtime_(runtime), dtype_(dtype), limits_(limits), print_(print) {}
 
   void norms();
   void pointwise();
@@ -61,20 +87,32 @@ class Bench {
   }
 
   /// `bytes`: what the kernel has to read and write. `flops`: 0 where they do not count.
-  void report(const std::string& name, int64_t bytes, double flops,
+  void report(const std::string& name, int64_t bytes, const Counts& counts, double flops,
               const std::function<void(Stream&)>& run) {
     const double seconds = best_seconds(runtime_.compute(), run, o_.seconds);
     const double rate = static_cast<double>(bytes) / seconds;
-    print_(fmt::format("{:<26}{:>6}{:>11.3f}{:>9.1f}{:>10.0f}{:>10}", name, to_string(dtype_),
-                       seconds * 1e3, rate * 1e-9, 100 * rate / copy_rate_,
-                       flops > 0 ? fmt::format("{:.1f}", flops / seconds * 1e-9) : "-"));
+    const double memory = static_cast<double>(bytes) / limits_.bytes;
+    const double compute = cycles(dtype_ == DType::kBF16 ? counts.bf16 : counts.f32) *
+                           static_cast<double>(counts.elements) / limits_.vectors;
+    print_(fmt::format(
+        "{:<26}{:>6}{:>11.3f}{:>9.1f}{:>10.0f}{:>9}{:>9}{:>10}", name, to_string(dtype_),
+        seconds * 1e3, rate * 1e-9, 100 * rate / limits_.bytes,
+        flops > 0          ? "-"
+        : compute > memory ? "compute"
+                           : "memory",
+        flops > 0 ? "-" : fmt::format("{:.0f}", 100 * std::max(compute, memory) / seconds),
+        flops > 0 ? fmt::format("{:.1f}", flops / seconds * 1e-9) : "-"));
+  }
+  void report(const std::string& name, int64_t bytes, const Counts& counts,
+              const std::function<void(Stream&)>& run) {
+    report(name, bytes, counts, 0, run);
   }
   int64_t size(int64_t elements) const { return elements * size_of(dtype_); }
 
   const KernelBench& o_;
   Runtime& runtime_;
   const DType dtype_;
-  const double copy_rate_;
+  const Limits limits_;
   const Print& print_;
 };
 
@@ -85,7 +123,7 @@ void Bench::norms() {
   const Tensor mean = make({o_.rows}, kAccum), rstd = make({o_.rows}, kAccum);
   const Tensor dgamma = make({o_.width}, kAccum), dbeta = make({o_.width}, kAccum);
   const Tensor scratch = make({kernels::norm_backward_scratch(o_.rows, o_.width)}, kAccum);
-  report("layer_norm", size(2 * n), 0, [&](Stream& s) {
+  report("layer_norm", size(2 * n), {n, {6, 3}, {15.5, 3}}, [&](Stream& s) {
     kernels::layer_norm(s, {.x = x.view(),
                             .gamma = gamma.view(),
                             .beta = beta.view(),
@@ -94,7 +132,7 @@ void Bench::norms() {
                             .rstd = rstd.view(),
                             .eps = 1e-5f});
   });
-  report("layer_norm_backward", size(3 * n), 0, [&](Stream& s) {
+  report("layer_norm_backward", size(3 * n), {n, {11, 7}, {25.5, 7}}, [&](Stream& s) {
     kernels::layer_norm_backward(s, {.dy = y.view(),
                                      .x = x.view(),
                                      .gamma = gamma.view(),
@@ -105,12 +143,12 @@ void Bench::norms() {
                                      .dbeta = {dbeta.view(), true},
                                      .scratch = scratch.view()});
   });
-  report("rms_norm", size(2 * n), 0, [&](Stream& s) {
+  report("rms_norm", size(2 * n), {n, {3, 3}, {11.5, 3}}, [&](Stream& s) {
     kernels::rms_norm(
         s,
         {.x = x.view(), .gamma = gamma.view(), .y = y.view(), .rstd = rstd.view(), .eps = 1e-5f});
   });
-  report("rms_norm_backward", size(3 * n), 0, [&](Stream& s) {
+  report("rms_norm_backward", size(3 * n), {n, {9, 7}, {23.5, 7}}, [&](Stream& s) {
     kernels::rms_norm_backward(s, {.dy = y.view(),
                                    .x = x.view(),
                                    .gamma = gamma.view(),
@@ -127,26 +165,38 @@ void Bench::pointwise() {
   const Tensor x = make({o_.rows, 4 * o_.width}), y = make({o_.rows, 4 * o_.width});
   const Tensor z = make({o_.rows, 4 * o_.width}), half = make({o_.rows, 2 * o_.width});
   const Tensor f32 = make({o_.rows, 4 * o_.width}, DType::kF32);
-  report("add", size(3 * n), 0, [&](Stream& s) { kernels::add(s, x.view(), y.view(), z.view()); });
-  report("copy from f32", size(n) + 4 * n, 0,
+  report("add", size(3 * n), {n, {1, 0}, {8.5, 0}},
+         [&](Stream& s) { kernels::add(s, x.view(), y.view(), z.view()); });
+  report("copy from f32", size(n) + 4 * n, {n, {1, 1}, {9, 1}},
          [&](Stream& s) { kernels::copy(s, f32.view(), {z.view()}); });
-  report("fill", size(n), 0, [&](Stream& s) { kernels::fill(s, z.view(), 0.0); });
-  for (const auto& [name, kind] : {std::pair{"gelu_tanh", Activation::kGeluTanh},
-                                   std::pair{"gelu_erf", Activation::kGeluErf}}) {
-    report(name, size(2 * n), 0,
-           [&, k = kind](Stream& s) { kernels::activation(s, k, x.view(), y.view()); });
-    report(fmt::format("{}_backward", name), size(3 * n), 0, [&, k = kind](Stream& s) {
-      kernels::activation_backward(s, k, y.view(), x.view(), {z.view()});
+  report("fill", size(n), {}, [&](Stream& s) { kernels::fill(s, z.view(), 0.0); });
+  struct Gelu {
+    const char* name;
+    Activation kind;
+    Counts forward, backward;
+  };
+  for (const Gelu& gelu : {Gelu{"gelu_tanh",
+                                Activation::kGeluTanh,
+                                {n, {16, 9, 1}, {21.5, 8, 1}},
+                                {n, {22, 14, 1}, {28.5, 13, 1}}},
+                           Gelu{"gelu_erf",
+                                Activation::kGeluErf,
+                                {n, {27, 19, 1}, {30.5, 16, 1}},
+                                {n, {30, 21, 1}, {34.5, 18, 1}}}}) {
+    report(gelu.name, size(2 * n), gelu.forward,
+           [&](Stream& s) { kernels::activation(s, gelu.kind, x.view(), y.view()); });
+    report(fmt::format("{}_backward", gelu.name), size(3 * n), gelu.backward, [&](Stream& s) {
+      kernels::activation_backward(s, gelu.kind, y.view(), x.view(), {z.view()});
     });
   }
-  report("swiglu", size(n + n / 2), 0,
+  report("swiglu", size(n + n / 2), {n / 2, {15, 8, 1}, {21.5, 7, 1}},
          [&](Stream& s) { kernels::swiglu(s, x.view(), half.view()); });
-  report("swiglu_backward", size(2 * n + n / 2), 0,
+  report("swiglu_backward", size(2 * n + n / 2), {n / 2, {20, 12, 1}, {33, 11, 1}},
          [&](Stream& s) { kernels::swiglu_backward(s, half.view(), x.view(), {z.view()}); });
-  report("dropout", size(2 * n), 0, [&](Stream& s) {
+  report("dropout", size(2 * n), {n, {49, 11}, {53.5, 11}}, [&](Stream& s) {
     kernels::dropout(s, {.x = x.view(), .y = {y.view()}, .p = 0.1f, .key = {}});
   });
-  report("fill_normal", size(n), 0,
+  report("fill_normal", size(n), {n, {77, 31}, {80.5, 31}},
          [&](Stream& s) { kernels::fill_normal(s, z.view(), 0.0f, 1.0f, {}); });
 }
 
@@ -155,14 +205,14 @@ void Bench::embeddings() {
   const Tensor tokens = ids({1, o_.rows}), table = make({o_.vocab, o_.width});
   const Tensor places = make({o_.rows, o_.width}), y = make({1, o_.rows, o_.width});
   const Tensor dtable = make({o_.vocab, o_.width}, kAccum);
-  report("embedding", size(3 * n), 0, [&](Stream& s) {
+  report("embedding", size(3 * n), {n, {1, 0}, {8.5, 0}}, [&](Stream& s) {
     kernels::embedding(s, {.tokens = tokens.view(),
                            .table = table.view(),
                            .positions = places.view(),
                            .doc_start = {},
                            .y = y.view()});
   });
-  report("embedding_backward", size(n) + 8 * n, 0, [&](Stream& s) {
+  report("embedding_backward", size(n) + 8 * n, {n, {1, 0}, {3, 0}}, [&](Stream& s) {
     kernels::embedding_backward(s, {.dy = y.view(),
                                     .tokens = tokens.view(),
                                     .doc_start = {},
@@ -176,7 +226,7 @@ void Bench::losses() {
   const int64_t n = kChunk * o_.vocab;
   const Tensor logits = make({kChunk, o_.vocab}, kAccum), dlogits = make({kChunk, o_.vocab});
   const Tensor targets = ids({kChunk}), loss = make({1}, kAccum), rows = make({kChunk}, kAccum);
-  report("cross_entropy", 4 * n + size(n), 0, [&](Stream& s) {
+  report("cross_entropy", 4 * n + size(n), {n, {26, 16}, {33, 15}}, [&](Stream& s) {
     kernels::cross_entropy(s, {.logits = logits.view(),
                                .targets = targets.view(),
                                .loss = loss.view(),
@@ -192,7 +242,7 @@ void Bench::positions() {
   const int64_t n = o_.rows * o_.width, d = o_.width / o_.heads;
   const Tensor x = make({o_.rows / o_.context, o_.context, o_.heads, d});
   const Tensor y = make({o_.rows / o_.context, o_.context, o_.heads, d});
-  report("rope", size(2 * n), 0, [&](Stream& s) {
+  report("rope", size(2 * n), {n, {2, 2}, {11.5, 2}}, [&](Stream& s) {
     kernels::rope(s, {.x = x.view(),
                       .y = y.view(),
                       .doc_start = {},
@@ -205,12 +255,12 @@ void Bench::reductions() {
   const int64_t n = o_.rows * 4 * o_.width;
   const Tensor x = make({o_.rows, 4 * o_.width}), sum = make({1}, DType::kF64);
   const Tensor cols = make({4 * o_.width}, kAccum), flag = make({1}, DType::kI32);
-  report("sum_squares", size(n), 0,
+  report("sum_squares", size(n), {n, {5, 4}, {7, 4}},
          [&](Stream& s) { kernels::sum_squares(s, x.view(), {sum.view()}); });
-  report("sum_rows", size(n), 0, [&](Stream& s) {
+  report("sum_rows", size(n), {n, {2.5, 0}, {4.5, 0}}, [&](Stream& s) {
     kernels::sum_rows(s, x.view(), {cols.view(), true});
   });
-  report("any_nonfinite", size(n), 0,
+  report("any_nonfinite", size(n), {n, {1, 1}, {3, 1}},
          [&](Stream& s) { kernels::any_nonfinite(s, x.view(), flag.view()); });
 }
 
@@ -223,7 +273,7 @@ void Bench::optimizer() {
   kernels::fill(runtime_.compute(), v.view(), 1.0);
   kernels::fill(runtime_.compute(), guard.view(), 0.0);
   copy_from_host(runtime_.compute(), std::vector<double>{1.0, 1.0, 0.0, 1.0}, guard.view());
-  report("adamw", 28 * n + (weights ? size(n) : 0), 0, [&](Stream& s) {
+  report("adamw", 28 * n + (weights ? size(n) : 0), {n, {14, 9, 2}, {22, 9, 2}}, [&](Stream& s) {
     kernels::adamw(s, {.master = master.view(),
                        .m = m.view(),
                        .v = v.view(),
@@ -253,7 +303,7 @@ void Bench::attentions() {
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   // Two products forward and five backward over the visible half of the scores.
   const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(o_.context);
-  report("attention", size(4 * n), flops, [&](Stream& s) {
+  report("attention", size(4 * n), {}, flops, [&](Stream& s) {
     kernels::attention(s, {.q = q,
                            .k = k,
                            .v = v,
@@ -262,7 +312,7 @@ void Bench::attentions() {
                            .doc_start = {},
                            .scale = scale});
   });
-  report("attention_backward", size(8 * n), 2.5 * flops, [&](Stream& s) {
+  report("attention_backward", size(8 * n), {}, 2.5 * flops, [&](Stream& s) {
     kernels::attention_backward(s, {.dout = dout.view(),
                                     .q = q,
                                     .k = k,
@@ -300,13 +350,18 @@ void bench_kernels(const KernelBench& options, const Print& print) {
   Runtime::Options with;
   with.threads = options.threads;
   Runtime runtime(with);
-  const double copy_rate = memcpy_bandwidth(runtime, options.seconds);
-  print(fmt::format("memcpy: {:.1f} GB/s, read and written, on {} threads; kernels for {}",
-                    copy_rate * 1e-9, runtime.workers().threads(), to_string(with.isa)));
-  print(fmt::format("{:<26}{:>6}{:>11}{:>9}{:>10}{:>10}", "kernel", "dtype", "ms", "GB/s",
-                    "% memcpy", "GFLOP/s"));
+  const double clock = clock_rate();
+  const int threads = runtime.workers().threads();
+  const int lanes = with.isa == Isa::kAvx512 ? 16 : 8;
+  const Limits limits{memcpy_bandwidth(runtime, options.seconds), clock * threads * lanes};
+  print(
+      fmt::format("memcpy: {:.1f} GB/s, read and written, on {} threads of {:.2f} GHz; kernels for "
+                  "{}",
+                  limits.bytes * 1e-9, threads, clock * 1e-9, to_string(with.isa)));
+  print(fmt::format("{:<26}{:>6}{:>11}{:>9}{:>10}{:>9}{:>9}{:>10}", "kernel", "dtype", "ms", "GB/s",
+                    "% memcpy", "bound", "% bound", "GFLOP/s"));
   for (DType dtype : options.dtypes) {
-    Bench bench(options, runtime, dtype, copy_rate, print);
+    Bench bench(options, runtime, dtype, limits, print);
     bench.norms();
     bench.pointwise();
     bench.embeddings();

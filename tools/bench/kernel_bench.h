@@ -20,7 +20,9 @@ struct KernelBench {
 };
 
 /// Prints memcpy's bandwidth and, for each kernel, time, GB/s of the bytes that it has to read and
-/// write, the share of memcpy, and GFLOP/s where arithmetic is what counts.
+/// write, the share of memcpy; which of the two limits is further away, memory at memcpy's rate or
+/// the vector instructions that the kernel is made of, and the share of that limit; and GFLOP/s
+/// where arithmetic is all that counts.
 /// Errors:  kInvalidArgument for sizes that do not fit each other
 void bench_kernels(const KernelBench& options, const Print& print);
 

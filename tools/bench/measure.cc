@@ -44,4 +44,29 @@ double memcpy_bandwidth(Runtime& runtime, double budget_s) {
   return 2.0 * static_cast<double>(kBytes) / best_seconds(runtime.compute(), copy, budget_s);
 }
 
+double clock_rate() {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRuns = 50;
+  constexpr int64_t kAdditions = 1 << 18;
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    int64_t sum = run;
+    const Clock::time_point begin = Clock::now();
+    for (int64_t i = 0; i < kAdditions; i += 4) {
+      // The compiler must not know the sum in between: each addition waits for the last.
+      sum += 1;
+      asm("" : "+r"(sum));
+      sum += 1;
+      asm("" : "+r"(sum));
+      sum += 1;
+      asm("" : "+r"(sum));
+      sum += 1;
+      asm volatile("" : "+r"(sum));
+    }
+    const std::chrono::duration<double> time = Clock::now() - begin;
+    best = std::max(best, static_cast<double>(kAdditions) / time.count());
+  }
+  return best;
+}
+
 }  // namespace zpp

@@ -20,4 +20,7 @@ double best_seconds(Stream& stream, const std::function<void(Stream&)>& work, do
 /// caches.
 double memcpy_bandwidth(Runtime& runtime, double budget_s);
 
+/// Cycles per second of a core, from a chain of additions.
+double clock_rate();
+
 }  // namespace zpp

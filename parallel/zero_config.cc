@@ -1,0 +1,104 @@
+#include "parallel/zero_config.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+
+#include "core/error.h"
+
+namespace zpp {
+namespace {
+
+/// Names of params, grads and optimizer of each preset.
+const std::array<std::string, 3>* names_of(const std::string& preset) {
+  static const std::map<std::string, std::array<std::string, 3>> kPresets = {
+      {"ddp", {"self", "self", "self"}},     {"zero1", {"self", "self", "world"}},
+      {"zero2", {"self", "world", "world"}}, {"zero3", {"world", "world", "world"}},
+      {"hsdp", {"node", "node", "node"}},    {"hybrid", {"node", "node", "world"}}};
+  const auto at = kPresets.find(preset);
+  return at == kPresets.end() ? nullptr : &at->second;
+}
+
+/// "self", "node", "world" or the "levelN" of a deeper topology.
+bool is_level_name(const std::string& name) {
+  if (name == "self" || name == "node" || name == "world") return true;
+  constexpr std::string_view kDeeper = "level";
+  return name.size() > kDeeper.size() && name.starts_with(kDeeper) &&
+         name.find_first_not_of("0123456789", kDeeper.size()) == std::string::npos;
+}
+
+int level_of(const std::string& name, const Topology& topology) {
+  if (name == "world") return topology.levels();
+  // Ranks of a single node: its group is the world's.
+  if (name == "node" && topology.levels() == 1) return 1;
+  return topology.level_of(name);
+}
+
+}  // namespace
+
+void ShardSection::fields(Fields& f) {
+  f("params", params,
+    "ranks over which parameters are spread: self, node, world; default: preset's")(
+      "grads", grads, "ranks over which gradients are spread, at least those of params")(
+      "optimizer", optimizer,
+      "ranks over which optimizer state is spread, at least those of grads");
+}
+
+void ZeroConfig::fields(Fields& f) {
+  f("preset", preset, "what is spread over the ranks; custom: as zero.shard says",
+    {"ddp", "zero1", "zero2", "zero3", "hsdp", "hybrid", "custom"})
+      .section("shard", shard, "the groups of ranks that hold one copy together")(
+          "prefetch_units", prefetch_units,
+          "units whose weights are gathered ahead of their use; 1 more is held at a time", 0, 64)(
+          "overlap", overlap, "communicate while computing; false: one after the other, for tests")
+      .refused("weights", "this build sends weights as they are")
+      .refused("grads", "this build sends gradients as they are")
+      .refused("replica", "this build keeps no replica of weights inside the node")
+      .refused("replica_storage", "this build keeps no replica of weights inside the node");
+}
+
+void ZeroConfig::resolve(Problems& problems) {
+  const std::array<std::string, 3>* preset_names = names_of(preset);
+  const std::array<std::pair<const char*, std::string*>, 3> given = {
+      {{"params", &shard.params}, {"grads", &shard.grads}, {"optimizer", &shard.optimizer}}};
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string key = fmt::format("zero.shard.{}", given[i].first);
+    std::string& name = *given[i].second;
+    if (preset_names != nullptr) {
+      const std::string& meant = preset_names->at(i);
+      if (!name.empty() && name != meant) {
+        problems.add(key, fmt::format("\"{}\" contradicts preset {}, which means \"{}\"; set "
+                                      "zero.preset to custom for a choice of your own",
+                                      name, preset, meant));
+      }
+      name = meant;
+    } else if (name.empty()) {
+      problems.add(key, "missing, and zero.preset custom needs it");
+    } else if (!is_level_name(name)) {
+      problems.add(key,
+                   fmt::format("expected self, node, world or the levelN of a deeper topology, "
+                               "found \"{}\"",
+                               name));
+    }
+  }
+}
+
+ShardLevels shard_levels(const ZeroConfig& config, const Topology& topology) {
+  ZeroConfig resolved = config;
+  Problems problems;
+  resolved.resolve(problems);
+  problems.throw_if_any("zero");
+  const ShardLevels levels{level_of(resolved.shard.params, topology),
+                           level_of(resolved.shard.grads, topology),
+                           level_of(resolved.shard.optimizer, topology)};
+  if (levels.params > levels.grads || levels.grads > levels.optimizer) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("zero.shard: parameters on {}, gradients on {}, optimizer on {}: each "
+                            "must be spread at least as far as the one before",
+                            resolved.shard.params, resolved.shard.grads, resolved.shard.optimizer));
+  }
+  return levels;
+}
+
+}  // namespace zpp
