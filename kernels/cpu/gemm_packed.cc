@@ -8,13 +8,17 @@ namespace zpp::kernels::cpu {
 
 namespace {
 
-// Terms of a sum between two visits of c: a panel of b is then at most 64 KiB and streams from the
-// second-level cache.
-constexpr int64_t kMaxDepth = 1024;
+// Terms of a sum between two visits of c: a panel of b (24 KiB in f32) then stays in the first-level
+// cache.
+constexpr int64_t kMaxDepth = 384;
 // Of the shared operand at a time: it should stay in the last-level cache.
 constexpr int64_t kSlabBytes = 16 << 20;
-// Of a thread's own piece of a: it should stay in the second-level cache.
+// Of the panels of a that all panels of b meet in turn: they stay in the second-level cache, so that
+// the last level, which other machines on the same processor may be using, is little asked.
 constexpr int64_t kPieceBytes = 256 << 10;
+
+// Outputs from here on do not fit the caches of a core.
+constexpr int64_t kBypassBytes = 4 << 20;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -28,7 +32,8 @@ struct Side {
 /// each slot.
 class Packed {
  public:
-  Packed(const GemmProblem& p, const GemmSimd& simd, int threads) : p_(p), simd_(simd) {
+  Packed(const GemmProblem& problem, const GemmSimd& simd, int threads) : p_(problem), simd_(simd) {
+    const GemmProblem& p = problem;
     element_ = p.dtype == DType::kF64 ? 8 : 4;
     const Side rows{p.m, simd.row_step};
     const Side cols{p.n, p.dtype == DType::kF64 ? simd.col_step / 2 : simd.col_step};
@@ -39,6 +44,7 @@ class Packed {
     depths_ = std::max<int64_t>(1, ceil_div(p.k, kMaxDepth));
     depth_ = ceil_div(ceil_div(p.k, depths_), 8) * 8;
     depths_ = std::max<int64_t>(1, ceil_div(p.k, std::max<int64_t>(depth_, 1)));
+    p_.bypass_caches = depths_ == 1 && p.m * p.n * size_of(p.c_dtype) >= kBypassBytes;
     const int64_t depth_bytes = shared_.panels() * panel_bytes(shared_);
     slab_ = std::clamp<int64_t>(kSlabBytes / std::max<int64_t>(depth_bytes, 1), 1, depths_);
 
@@ -108,7 +114,7 @@ class Packed {
     const bool narrow = size_of(p_.c_dtype) < element_;
     return narrow && depths_ > 1 ? ceil_div(p_.m * p_.n * element_, 64) * 64 : 0;
   }
-  int64_t piece_bytes() const { return panel_bytes(own_) * (share_rows_ ? 1 : tile_panels_); }
+  int64_t piece_bytes() const { return panel_bytes(own_) * tile_panels_; }
   std::byte* shared_panel(std::byte* slab, int64_t d, int64_t panel) const {
     return slab + (d * shared_.panels() + panel) * panel_bytes(shared_);
   }
@@ -119,15 +125,22 @@ class Packed {
     (rows ? simd_.pack_rows : simd_.pack_cols)(p_, line, d, to);
   }
 
-  // Panels of b, one at a time, against all of a.
+  // A tile's panels of b, against all of a, as many panels of a at a time as stay in the cache.
   void columns(Range own, Range shared, int64_t first, int64_t count, std::byte* slab,
                std::byte* piece, std::byte* sums) const {
-    for (int64_t n = own.begin; n < own.end; ++n) {
-      for (int64_t d = 0; d < count; ++d) {
-        pack(false, n * own_.step, depth(first + d), piece);
-        for (int64_t m = shared.begin; m < shared.end; ++m) {
-          simd_.block(p_, m * shared_.step, n * own_.step, depth(first + d),
-                      shared_panel(slab, d, m), piece, sums);
+    const int64_t step = std::max<int64_t>(1, kPieceBytes / panel_bytes(shared_));
+    for (int64_t d = 0; d < count; ++d) {
+      for (int64_t n = own.begin; n < own.end; ++n) {
+        pack(false, n * own_.step, depth(first + d), piece + (n - own.begin) * panel_bytes(own_));
+      }
+      for (int64_t begin = shared.begin; begin < shared.end; begin += step) {
+        const int64_t end = std::min(begin + step, shared.end);
+        for (int64_t n = own.begin; n < own.end; ++n) {
+          for (int64_t m = begin; m < end; ++m) {
+            simd_.block(p_, m * shared_.step, n * own_.step, depth(first + d),
+                        shared_panel(slab, d, m), piece + (n - own.begin) * panel_bytes(own_),
+                        sums);
+          }
         }
       }
     }
@@ -149,7 +162,7 @@ class Packed {
     }
   }
 
-  const GemmProblem& p_;
+  GemmProblem p_;
   const GemmSimd& simd_;
   int64_t element_;
   bool share_rows_;

@@ -5,7 +5,7 @@
 // The operand with fewer lines (rows of a or columns of b) is packed once, by all threads, into
 // memory they share; then each thread packs a piece of the other operand, which nobody else needs,
 // and multiplies it with all of the first while it is in its cache. So every element is packed
-// once, and the sums of up to kMaxDepth terms stay in registers: c is touched once per so many terms.
+// once, sums of 384 terms stay in registers, and the last-level cache is asked for little.
 // The order of each sum depends on its length alone.
 #pragma once
 

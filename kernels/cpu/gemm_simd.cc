@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm_simd.h"
 
+#include <immintrin.h>
+
 #include "kernels/cpu/simd_pack.h"
 
 namespace zpp::kernels {
@@ -59,6 +61,30 @@ ZPP_INLINE void store_whole(const Sums<A>& sums, A* to, int64_t stride, bool add
   }
 }
 
+template <class V>
+ZPP_INLINE void stream_to(void* to, V x) {
+#ifdef __AVX512F__
+  _mm512_stream_si512(static_cast<__m512i*>(to), reinterpret_cast<__m512i>(x));
+#else
+  _mm256_stream_si256(static_cast<__m256i*>(to), reinterpret_cast<__m256i>(x));
+#endif
+}
+
+// The same past the caches, where rows start on whole vectors.
+template <class A>
+ZPP_INLINE void stream_whole(const Sums<A>& sums, A* to, int64_t stride) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+    stream_to(to + i * stride, sums.at[i][0]);
+    stream_to(to + i * stride + kLanes<A>, sums.at[i][1]);
+  }
+}
+
+template <class A>
+bool starts_on_vectors(const A* to, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0 && stride % kLanes<A> == 0;
+}
+
 // The part of a register block that exists, with a bias: to (+)= sums + bias.
 template <class A>
 void store_part(const Sums<A>& sums, A* to, int64_t stride, bool add, int64_t rows, int64_t cols,
@@ -101,7 +127,7 @@ void block_of(const GemmProblem& p, int64_t m, int64_t n, GemmDepth depth, const
   const int64_t cols = p.n - n < kCols<A> ? p.n - n : kCols<A>;
   const bool first = depth.begin == 0, last = depth.end == p.k;
   C* const c = static_cast<C*>(p.c) + m * p.c_m + n;
-  if (kDirect || last) {  // its lines arrive while the block is computed
+  if ((kDirect || last) && !p.bypass_caches) {  // its lines arrive while the block is computed
     for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(c + i * p.c_m, 1);
   }
   Sums<A> sums;
@@ -121,6 +147,9 @@ void block_of(const GemmProblem& p, int64_t m, int64_t n, GemmDepth depth, const
   } else if (last) {
     return store_narrow<C, A>(sums, first ? nullptr : to, stride, c, p.c_m, p.accumulate, rows,
                               cols, with_bias ? bias : nullptr);
+  }
+  if (whole && !with_bias && !add && p.bypass_caches && starts_on_vectors(to, stride)) {
+    return stream_whole(sums, to, stride);
   }
   if (whole && !with_bias) return store_whole(sums, to, stride, add);
   store_part(sums, to, stride, add, rows, cols, with_bias ? bias : nullptr);

@@ -18,6 +18,7 @@ struct GemmProblem {
   DType bias_dtype = DType::kF32;
   DType c_dtype = DType::kF32;
   bool accumulate = false;
+  bool bypass_caches = false;  // whole blocks of c that are only stored go straight to memory
 };
 
 /// Rows [m0, m1) and columns [n0, n1) of c.
