@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "comm/ucx_transport.h"
 #include "core/version.h"
 #include "tools/program.h"
 #include "tools/rank_environment.h"
@@ -152,6 +153,7 @@ int run(const Flags& flags, const std::string& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  zpp::quiet_ucx();
   CLI::App app("Trains a GPT from a configuration.",
                std::filesystem::path(argv[0]).filename().string());
   Flags flags;

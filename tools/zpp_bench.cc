@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 
+#include "comm/ucx_transport.h"
 #include "core/version.h"
 #include "tools/bench/comm_bench.h"
 #include "tools/bench/gemm_bench.h"
@@ -108,6 +109,7 @@ void declare_comm(CLI::App& app, zpp::CommBench& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  zpp::quiet_ucx();
   CLI::App app("Measures how fast this machine runs what training consists of.", "zpp-bench");
   app.footer("Exit status: 0 done, 1 failed while running, 2 bad input.");
   app.set_version_flag("--version", zpp::version_text());
