@@ -33,7 +33,10 @@ class NotAllowed(Exception):
 
 def _tool(*arguments):
     """Runs a command of the system's; its complaint is the exception's text."""
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    # Debian keeps tc where a test's PATH does not look.
+    path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+    done = subprocess.run(
+        arguments, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
     if done.returncode != 0:
         raise NotAllowed("{}: {}".format(" ".join(arguments), done.stderr.strip()))
     return done.stdout
