@@ -1,4 +1,5 @@
-// Matrix products, through the device's library (oneDNN on the CPU).
+// Matrix products, through the device's library (oneDNN on the CPU) or a product of our own where
+// that is faster: gemm_path() tells.
 #pragma once
 
 #include <string>

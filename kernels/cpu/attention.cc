@@ -6,8 +6,6 @@ namespace zpp::kernels::cpu {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 int64_t accumulator_size(DType dtype) { return dtype == DType::kF64 ? 8 : 4; }
 
 bool is_empty(const AttentionProblem& p) {

@@ -1,12 +1,18 @@
 // The CPU's side of kernels/gemm.h.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "core/cpu_stream.h"
 #include "kernels/cpu/gemm_simd.h"
 
 namespace zpp::kernels::cpu {
+
+/// `elements` behind `data`. Products take inputs and outputs alike by it.
+inline void* offset(const void* data, int64_t elements, DType dtype) {
+  return static_cast<std::byte*>(const_cast<void*>(data)) + elements * size_of(dtype);
+}
 
 /// A checked product: `count` matrices of a batch, the first one's pointers and how far apart the
 /// others are.

@@ -18,15 +18,9 @@ namespace zpp::kernels::cpu {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// [0, n) in `parts` equal pieces, rounded up to whole steps.
 int64_t piece(int64_t n, int64_t parts, int64_t step) {
   return ceil_div(ceil_div(n, parts), step) * step;
-}
-
-void* offset(const void* data, int64_t elements, DType dtype) {
-  return static_cast<std::byte*>(const_cast<void*>(data)) + elements * size_of(dtype);
 }
 
 /// Rows [m0, m1) and columns [n0, n1) of the product as a product of its own.

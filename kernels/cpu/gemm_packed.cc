@@ -1,5 +1,7 @@
 #include "kernels/cpu/gemm_packed.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 
 #include "kernels/cpu/gemm.h"
@@ -19,8 +21,6 @@ constexpr int64_t kPieceBytes = 256 << 10;
 
 // Outputs from here on do not fit the caches of a core.
 constexpr int64_t kBypassBytes = 4 << 20;
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// One operand as panels.
 struct Side {
@@ -85,6 +85,7 @@ class Packed {
         } else {
           rows(own, shared, first, count, slab, piece, sums);
         }
+        if (p_.bypass_caches) _mm_sfence();  // before whoever reads c
       });
     }
   }

@@ -11,6 +11,8 @@
 
 namespace zpp::kernels::cpu {
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// Calls fn(item, slot) for every item in [0, items), in ascending order as far as threads allow.
 /// No two calls that run at the same time have the same slot, and slots are below min(items,
 /// workers.threads()), so a buffer per slot is enough.
