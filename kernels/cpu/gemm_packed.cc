@@ -17,7 +17,7 @@ constexpr int64_t kMaxDepth = 384;
 constexpr int64_t kSlabBytes = 16 << 20;
 // Of the panels of a that all panels of b meet in turn: they stay in the second-level cache, so that
 // the last level, which other machines on the same processor may be using, is little asked.
-constexpr int64_t kPieceBytes = 256 << 10;
+constexpr int64_t kPieceBytes = 300 << 10;
 
 // Outputs from here on do not fit the caches of a core.
 constexpr int64_t kBypassBytes = 4 << 20;
@@ -93,7 +93,7 @@ class Packed {
  private:
   static constexpr int64_t kMinPartPanels = 8;
   static constexpr int64_t kPackGroup = 4;
-  static constexpr int64_t kMostColumnPanels = 16;
+  static constexpr int64_t kMostColumnPanels = 8;
 
   struct Range {
     int64_t begin, end;

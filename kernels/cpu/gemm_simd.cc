@@ -127,7 +127,8 @@ void block_of(const GemmProblem& p, int64_t m, int64_t n, GemmDepth depth, const
   const int64_t cols = p.n - n < kCols<A> ? p.n - n : kCols<A>;
   const bool first = depth.begin == 0, last = depth.end == p.k;
   C* const c = static_cast<C*>(p.c) + m * p.c_m + n;
-  if ((kDirect || last) && !p.bypass_caches) {  // its lines arrive while the block is computed
+  if ((kDirect || last) && (!p.bypass_caches || p.accumulate)) {
+    // Its lines arrive while the block is computed.
     for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(c + i * p.c_m, 1);
   }
   Sums<A> sums;

@@ -65,7 +65,8 @@ ZPP_INLINE void transpose8(F8 (&r)[8]) {
 // Writes to[k * P + i] for `count` <= P lines that are dense along k; the rest of a panel is zero.
 // Stores are 8 wide and may spill past their row: lines are written from the last group of 8 to the
 // first, so that the right value comes last; the very last row spills up to 7 elements past the
-// panel.
+// panel. The panel after this one is asked for meanwhile: its runs are too short for the processor
+// to foresee.
 template <int P, class T>
 static void pack_transposed(const T* from, int64_t stride, int64_t count, int64_t depth,
                             float* to) {
@@ -74,7 +75,9 @@ static void pack_transposed(const T* from, int64_t stride, int64_t count, int64_
     for (int group = (P - 1) / 8 * 8; group >= 0; group -= 8) {
       F8 block[8];
       for (int i = 0; i < 8; ++i) {
-        block[i] = group + i < count ? load8(from + (group + i) * stride + k) : F8{};
+        const T* const line = from + (group + i) * stride + k;
+        block[i] = group + i < count ? load8(line) : F8{};
+        if (k % 32 == 0) __builtin_prefetch(line + P * stride);
       }
       transpose8(block);
       for (int i = 0; i < 8; ++i) {
@@ -110,7 +113,11 @@ static void pack(const T* from, int64_t stride_i, int64_t stride_k, int64_t coun
     if (stride_k == 1) return pack_transposed<P>(from, stride_i, count, depth, to);
   }
   if (stride_i == 1 && count == P) {
-    for (int64_t k = 0; k < depth; ++k) pack_line<P>(from + k * stride_k, to + k * P);
+    constexpr int kLinesAhead = 16;
+    for (int64_t k = 0; k < depth; ++k) {
+      __builtin_prefetch(from + (k + kLinesAhead) * stride_k);
+      pack_line<P>(from + k * stride_k, to + k * P);
+    }
     return;
   }
   for (int64_t k = 0; k < depth; ++k) {

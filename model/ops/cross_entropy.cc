@@ -122,7 +122,7 @@ void stored_loss(const Tape& tape, const View& logits, const Batch& batch, const
 
 int64_t logits_chunk_rows(int64_t vocab) {
   constexpr int64_t kScratchElements = (int64_t{32} << 20) / 4;
-  return std::clamp<int64_t>(kScratchElements / std::max<int64_t>(vocab, 1) / 64 * 64, 128, 4096);
+  return std::clamp<int64_t>(kScratchElements / std::max<int64_t>(vocab, 1) / 64 * 64, 256, 4096);
 }
 
 Value linear_cross_entropy(const Value& h, Parameter& w, const Batch& batch) {

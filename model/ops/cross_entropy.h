@@ -20,7 +20,7 @@ Value cross_entropy(const Value& logits, const Batch& batch);
 Value linear_cross_entropy(const Value& h, Parameter& w, const Batch& batch);
 
 /// Rows of logits that linear_cross_entropy holds at a time: as many as fit a scratch of 32 MiB,
-/// between 128 and 4096.
+/// between 256 and 4096.
 int64_t logits_chunk_rows(int64_t vocab);
 
 }  // namespace zpp
