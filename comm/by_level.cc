@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "comm/pipeline.h"
+
 namespace zpp {
 namespace {
 
@@ -12,23 +14,10 @@ constexpr int64_t kChunkBytes = int64_t{512} << 10;
 // Of receive buffers, which grow with the number of ranks.
 constexpr int64_t kScratchBytes = int64_t{32} << 20;
 constexpr int64_t kSmallestChunk = int64_t{16} << 10;
+constexpr int64_t kSendsAhead = 4;  // chunks
 
 std::span<std::byte> bytes_at(std::byte* base, int64_t element, int64_t count, int64_t width) {
   return {base + element * width, static_cast<size_t>(count * width)};
-}
-
-/// Chunk c is posted at level 0 of the chain of stages at tick c, finished there and posted at the
-/// next stage one tick later, and so on: two chunks are on their way at every stage.
-template <class Post, class Finish>
-void pipeline(int64_t chunks, int stages, const Post& post, const Finish& finish) {
-  for (int64_t tick = 0; tick < chunks + stages; ++tick) {
-    for (int stage = 0; stage <= stages; ++stage) {
-      const int64_t chunk = tick - stage;
-      if (chunk < 0 || chunk >= chunks) continue;
-      if (stage > 0) finish(stage - 1, chunk);
-      if (stage < stages) post(stage, chunk);
-    }
-  }
 }
 
 class AllGather {
@@ -83,19 +72,19 @@ class AllGather {
     const int j = levels_.count() - 1 - stage;  // outermost first
     const Chunk chunk = chunks_[c];
     const int64_t step = c * levels_.count() + stage;
+    for (int shift = 1; shift < levels_.ways(j); ++shift) {
+      const int peer = levels_.peer(j, (levels_.place(j) + shift) % levels_.ways(j));
+      for (int r = 0; r < levels_.pieces(j); ++r) {
+        const auto from = source(r * levels_.outer(j) + levels_.me() % levels_.outer(j), chunk);
+        if (!from.empty()) sends_.push_back(exchange_.send(peer, step, from));
+      }
+    }
     for (int a = 0; a < levels_.ways(j); ++a) {
       const int peer = levels_.peer(j, a);
       if (peer == levels_.me()) continue;
       for (int r = 0; r < levels_.pieces(j); ++r) {
         const auto to = part(r * levels_.outer(j) + peer % levels_.outer(j), chunk);
         if (!to.empty()) tickets(stage, c).push_back(exchange_.receive(peer, step, to));
-      }
-    }
-    for (int shift = 1; shift < levels_.ways(j); ++shift) {
-      const int peer = levels_.peer(j, (levels_.place(j) + shift) % levels_.ways(j));
-      for (int r = 0; r < levels_.pieces(j); ++r) {
-        const auto from = source(r * levels_.outer(j) + levels_.me() % levels_.outer(j), chunk);
-        if (!from.empty()) sends_.push_back(exchange_.send(peer, step, from));
       }
     }
   }
@@ -138,6 +127,7 @@ class ReduceScatter {
     pipeline(
         chunks_.count(), levels_.count(), [&](int j, int64_t chunk) { post(j, chunk); },
         [&](int j, int64_t chunk) { finish(j, chunk); });
+    exchange_.wait(input_sends_);
   }
 
  private:
@@ -158,6 +148,7 @@ class ReduceScatter {
     return std::clamp(kScratchBytes / (2 * slots(levels)), kSmallestChunk, kChunkBytes);
   }
 
+  int64_t step(int j, int64_t chunk) const { return chunk * levels_.count() + j; }
   Slot& slot(int j, int64_t chunk) {
     return stages_[static_cast<size_t>(j)][static_cast<size_t>(chunk % 2)];
   }
@@ -184,7 +175,11 @@ class ReduceScatter {
   }
 
   void post(int j, int64_t c) {
-    const int64_t step = c * levels_.count() + j;
+    if (j > 0) send(j, c, slot(j, c).sends);
+    // Input is there from the start: a peer that is late must not find nothing to take.
+    for (; j == 0 && sent_ <= std::min(c + kSendsAhead, chunks_.count() - 1); ++sent_) {
+      send(0, sent_, input_sends_);
+    }
     const int mine = levels_.place(j);
     for (int a = 0; a < levels_.ways(j); ++a) {
       if (a == mine) continue;
@@ -192,16 +187,19 @@ class ReduceScatter {
         const int64_t n = length(j, r, mine, c);
         if (n == 0) continue;
         slot(j, c).receives.push_back(exchange_.receive(
-            levels_.peer(j, a), step, bytes_at(received(j, r, a, c), 0, n, blocks_.width)));
+            levels_.peer(j, a), step(j, c), bytes_at(received(j, r, a, c), 0, n, blocks_.width)));
       }
     }
+  }
+
+  void send(int j, int64_t c, Exchange::Tickets& tickets) {
     for (int shift = 1; shift < levels_.ways(j); ++shift) {
-      const int a = (mine + shift) % levels_.ways(j);
+      const int a = (levels_.place(j) + shift) % levels_.ways(j);
       for (int r = 0; r < levels_.pieces(j); ++r) {
         const int64_t n = length(j, r, a, c);
         if (n == 0) continue;
-        slot(j, c).sends.push_back(
-            exchange_.send(levels_.peer(j, a), step,
+        tickets.push_back(
+            exchange_.send(levels_.peer(j, a), step(j, c),
                            {source(j, r, a, c), static_cast<size_t>(n * blocks_.width)}));
       }
     }
@@ -228,7 +226,8 @@ class ReduceScatter {
                             .n = length(j, r, levels_.place(j), c),
                             .scale = last ? reduction_.scale : 1});
     }
-    // What this chunk sent lies in the sums of the level below, which chunk c + 2 overwrites.
+    // What this chunk sent lies in the sums of the level below, which chunk c + 2 overwrites; the
+    // innermost level sends input, which stays.
     exchange_.wait(slot(j, c).sends);
   }
 
@@ -240,6 +239,8 @@ class ReduceScatter {
   const std::byte* in_;
   std::byte* out_;
   std::vector<std::array<Slot, 2>> stages_;
+  int64_t sent_ = 0;  // chunks of input
+  Exchange::Tickets input_sends_;
 };
 
 }  // namespace
@@ -266,23 +267,24 @@ void all_to_all_by_level(Exchange& exchange, const Levels& levels, const Blocks&
     const int64_t bundle = levels.inner(j) * block_bytes;
     const auto at = [&](int piece, int a) { return (piece * levels.ways(j) + a) * bundle; };
     const auto length = static_cast<size_t>(bundle);
-    Exchange::Tickets tickets;
+    Exchange::Tickets sends, receives;
     for (int shift = 1; shift < levels.ways(j) && bundle > 0; ++shift) {
       const int a = (levels.place(j) + shift) % levels.ways(j);
       for (int r = 0; r < levels.pieces(j); ++r) {
-        tickets.push_back(exchange.receive(levels.peer(j, a), j, {to + at(r, a), length}));
+        sends.push_back(exchange.send(levels.peer(j, a), j, {from + at(r, a), length}));
       }
     }
     for (int shift = 1; shift < levels.ways(j) && bundle > 0; ++shift) {
       const int a = (levels.place(j) + shift) % levels.ways(j);
       for (int r = 0; r < levels.pieces(j); ++r) {
-        tickets.push_back(exchange.send(levels.peer(j, a), j, {from + at(r, a), length}));
+        receives.push_back(exchange.receive(levels.peer(j, a), j, {to + at(r, a), length}));
       }
     }
     for (int r = 0; r < levels.pieces(j) && bundle > 0; ++r) {
       std::memcpy(to + at(r, levels.place(j)), from + at(r, levels.place(j)), length);
     }
-    exchange.wait(tickets);
+    exchange.wait(receives);
+    exchange.wait(sends);
     from = to;
   }
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/dispatch.h"
 
 namespace zpp {
@@ -64,6 +66,45 @@ Communicator::Work Communicator::all_gather(const View& in, const View& out,
   check_same_dtype(call, in, out);
   check_parts(call, "out", out, "in", in, size(), rank());
   return enqueue(after, [&] { do_all_gather(in, out); });
+}
+
+Communicator::Work Communicator::all_gather_parts(const View& in, const View& out,
+                                                  const std::vector<int64_t>& ends,
+                                                  const std::vector<Event>& after) {
+  const std::string call = call_name(*this, "all_gather_parts");
+  check_view(call, stream(), "in", in);
+  check_view(call, stream(), "out", out);
+  check_same_dtype(call, in, out);
+  if (static_cast<int>(ends.size()) != size() || ends.front() < 0 || ends.back() != out.numel() ||
+      !std::is_sorted(ends.begin(), ends.end())) {
+    refuse(call, fmt::format("ends are {} numbers up to {}, but should be {} that ascend to the {} "
+                             "elements of out",
+                             ends.size(), ends.empty() ? 0 : ends.back(), size(), out.numel()));
+  }
+  const int64_t begin = rank() == 0 ? 0 : ends[static_cast<size_t>(rank()) - 1];
+  const View own = out.slice(0, begin, ends[static_cast<size_t>(rank())]);
+  if (in.numel() != own.numel()) {
+    refuse(call, fmt::format("in has {} elements, its part of out {}", in.numel(), own.numel()));
+  }
+  if (in.data != own.data && overlap(in, out)) refuse(call, "in and out overlap");
+  return enqueue(after, [&] { do_all_gather_parts(in, out, ends); });
+}
+
+Communicator::Work Communicator::coded_reduce_scatter(const View& in, const View& out,
+                                                      const CodedReduction& how,
+                                                      const std::vector<Event>& after) {
+  const std::string call = call_name(*this, "coded_reduce_scatter");
+  check_view(call, stream(), "in", in);
+  check_view(call, stream(), "out", out);
+  kernels::check_dtype(call, {"in", in}, {DType::kF32});
+  check_same_dtype(call, in, out);
+  check_parts(call, "in", in, "out", out, size(), rank());
+  if (how.segments == nullptr || how.grid < 1 || how.chunks < 1 || how.first % how.grid != 0 ||
+      out.numel() % how.grid != 0) {
+    refuse(call, fmt::format("parts of {} elements from {} on are not cut on a grid of {}",
+                             out.numel(), how.first, how.grid));
+  }
+  return enqueue(after, [&] { do_coded_reduce_scatter(in, out, how); });
 }
 
 Communicator::Work Communicator::reduce_scatter(const View& in, const View& out, ReduceOp op,

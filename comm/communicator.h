@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/coded_reduction.h"
 #include "comm/transport.h"
 #include "core/stream.h"
 #include "core/types.h"
@@ -52,10 +53,19 @@ class Communicator {
   /// out (size * n) = the in (n) of all ranks, in rank order. `in` may be its own place in `out`.
   /// Any dtype.
   Work all_gather(const View& in, const View& out, const std::vector<Event>& after = {});
+  /// out = the in of all ranks, in rank order, of any lengths: rank r's part ends at element ends[r].
+  /// `in` may be its own place in `out`. Any dtype.
+  Work all_gather_parts(const View& in, const View& out, const std::vector<int64_t>& ends,
+                        const std::vector<Event>& after = {});
   /// out (n) = part rank() of the sum, mean or maximum of all in (size * n). `out` may be that part of
   /// `in`; `in` may be overwritten. Dtypes: f32, bf16, f64; out alike, or f32 for bf16.
   Work reduce_scatter(const View& in, const View& out, ReduceOp op,
                       const std::vector<Event>& after = {});
+  /// The same with coded messages, as `how` says: out (n) = how.scale * the sum. Every member codes,
+  /// sums and codes again; `in` must cover the part of the flat buffer from how.first on. f32.
+  /// Errors: also kInvalidArgument where cuts do not fall on the grid
+  Work coded_reduce_scatter(const View& in, const View& out, const CodedReduction& how,
+                            const std::vector<Event>& after = {});
   /// Dtypes: f32, bf16, f64, i32 and i64 (sum and max).
   Work all_reduce(const View& inout, ReduceOp op, const std::vector<Event>& after = {});
   Work broadcast(const View& inout, int root, const std::vector<Event>& after = {});
@@ -82,6 +92,10 @@ class Communicator {
 
   // Enqueue on stream(); arguments are checked.
   virtual void do_all_gather(const View& in, const View& out) = 0;
+  virtual void do_all_gather_parts(const View& in, const View& out,
+                                   const std::vector<int64_t>& ends) = 0;
+  virtual void do_coded_reduce_scatter(const View& in, const View& out,
+                                       const CodedReduction& how) = 0;
   virtual void do_reduce_scatter(const View& in, const View& out, ReduceOp op) = 0;
   virtual void do_all_reduce(const View& inout, ReduceOp op) = 0;
   virtual void do_broadcast(const View& inout, int root) = 0;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "comm/by_level.h"
+#include "comm/coded_reduce.h"
 #include "comm/exchange.h"
 #include "comm/levels.h"
 #include "comm/ring.h"
@@ -107,6 +108,9 @@ class HostCommunicator final : public Communicator {
 
  protected:
   void do_all_gather(const View& in, const View& out) override;
+  void do_all_gather_parts(const View& in, const View& out,
+                           const std::vector<int64_t>& ends) override;
+  void do_coded_reduce_scatter(const View& in, const View& out, const CodedReduction& how) override;
   void do_reduce_scatter(const View& in, const View& out, ReduceOp op) override;
   void do_all_reduce(const View& inout, ReduceOp op) override;
   void do_broadcast(const View& inout, int root) override;
@@ -167,6 +171,28 @@ void HostCommunicator::do_all_gather(const View& in, const View& out) {
       all_gather_by_level(exchange, lv, blocks, bytes_of(in), bytes_of(out));
     }
   });
+}
+
+void HostCommunicator::do_all_gather_parts(const View& in, const View& out,
+                                           const std::vector<int64_t>& ends) {
+  const Algorithm algorithm = choice(Operation::kAllGather, out.bytes());
+  run(Operation::kAllGather, out.bytes(), [=, lv = levels(algorithm)](Exchange& exchange) {
+    const Blocks blocks = Blocks::at(ends, size_of(in.dtype));
+    if (algorithm == Algorithm::kRing) {
+      ring_all_gather(exchange, blocks, bytes_of(in), bytes_of(out));
+    } else {
+      all_gather_by_level(exchange, lv, blocks, bytes_of(in), bytes_of(out));
+    }
+  });
+}
+
+void HostCommunicator::do_coded_reduce_scatter(const View& in, const View& out,
+                                               const CodedReduction& how) {
+  run(Operation::kReduceScatter, in.bytes(),
+      [=, group = group_, lv = Levels(chain_, rank())](Exchange& exchange) {
+        zpp::coded_reduce_scatter(exchange, lv, group->plane->topology, group->members, how,
+                                  in.as<float>(), out.as<float>(), out.numel());
+      });
 }
 
 void HostCommunicator::do_reduce_scatter(const View& in, const View& out, ReduceOp op) {

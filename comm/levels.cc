@@ -36,6 +36,14 @@ std::vector<int> level_chain(const Topology& topology, const std::vector<int>& m
   return chain;
 }
 
+Blocks Blocks::at(std::span<const int64_t> ends, int64_t width) {
+  Blocks blocks{ends.back(), 0, width, ends.data()};
+  for (size_t i = 0; i < ends.size(); ++i) {
+    blocks.per = std::max(blocks.per, blocks.length(static_cast<int>(i)));
+  }
+  return blocks;
+}
+
 Chunks::Chunks(const Blocks& blocks, int64_t bytes) {
   constexpr int64_t kUnit = 64;
   const int64_t wanted = bytes / blocks.width / kUnit * kUnit;

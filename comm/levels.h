@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "comm/topology.h"
@@ -41,17 +42,23 @@ class Levels {
 };
 
 /// A buffer of `count` elements of `width` bytes, cut into blocks of `per` elements; the last blocks
-/// are shorter or empty when `count` does not divide.
+/// are shorter or empty when `count` does not divide. Or cut anywhere: at `ends`, the longest block
+/// having `per` elements.
 struct Blocks {
   int64_t count;
   int64_t per;
   int64_t width;
+  const int64_t* ends = nullptr;
 
   static Blocks cut(int64_t count, int parts, int64_t width) {
     return {count, (count + parts - 1) / parts, width};
   }
-  int64_t begin(int block) const { return std::min(block * per, count); }
-  int64_t length(int block) const { return std::min((block + 1) * per, count) - begin(block); }
+  static Blocks at(std::span<const int64_t> ends, int64_t width);
+  int64_t begin(int block) const { return block == 0 ? 0 : end(block - 1); }
+  int64_t end(int block) const {
+    return ends != nullptr ? ends[block] : std::min((block + 1) * per, count);
+  }
+  int64_t length(int block) const { return end(block) - begin(block); }
 };
 
 /// Elements [begin, begin + length) of every block.

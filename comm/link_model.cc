@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -26,6 +27,8 @@ std::optional<Algorithm> algorithm_named(const std::string& name) {
 
 /// Messages that start together cost one latency and this share of it for each further one.
 constexpr double kPosting = 0.25;
+/// Bytes of received numbers that one thread adds to its own per second.
+constexpr double kAddedPerSecond = 10e9;
 
 class Estimate {
  public:
@@ -34,7 +37,7 @@ class Estimate {
       : model_(model), topology_(topology), members_(members), collective_(collective) {}
 
   double seconds(Algorithm algorithm) const {
-    return transfer_seconds(algorithm) + latency_seconds(algorithm);
+    return transfer_seconds(algorithm) + latency_seconds(algorithm) + adding_seconds(algorithm);
   }
 
  private:
@@ -58,6 +61,17 @@ class Estimate {
       seconds += static_cast<double>(most) / model_.cost(link).bytes_per_s;
     }
     return seconds;
+  }
+
+  /// The tree adds up the whole buffer at every step, the others about all of it once.
+  double adding_seconds(Algorithm algorithm) const {
+    const bool adds = collective_.operation == Operation::kAllReduce ||
+                      collective_.operation == Operation::kReduceScatter;
+    if (!adds) return 0;
+    const auto bytes = static_cast<double>(collective_.bytes);
+    const double steps =
+        algorithm == Algorithm::kTree ? std::ceil(std::log2(size())) : 1 - 1.0 / size();
+    return steps * bytes / kAddedPerSecond;
   }
 
   double latency(int member) const {  // from the first one

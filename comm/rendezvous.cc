@@ -141,4 +141,27 @@ Rendezvous meet(Store& store, int rank, int world, std::span<const int> nested, 
   return {rank, std::move(hosts), std::move(pids), std::move(topology)};
 }
 
+std::vector<std::string> exchange_texts(Store& store, const Rendezvous& place,
+                                        const std::string& name, const std::string& mine,
+                                        Millis timeout) {
+  const Deadline deadline(timeout);
+  const auto key = [&name](int rank) { return fmt::format("{}/{}", name, rank); };
+  store.set(key(place.rank), mine);
+  std::vector<std::string> all;
+  for (int rank = 0; rank < place.world(); ++rank) {
+    try {
+      all.push_back(store.get(key(rank), deadline.left()));
+    } catch (const Error& error) {
+      if (error.code() != Code::kTimeout) throw;
+      throw Error(
+          Code::kTimeout,
+          fmt::format("{} waiting for {} to set '{}': nothing for {:.1f} s; see what it last "
+                      "said",
+                      place.describe(place.rank), place.describe(rank), key(rank),
+                      std::chrono::duration<double>(timeout).count()));
+    }
+  }
+  return all;
+}
+
 }  // namespace zpp

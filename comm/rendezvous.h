@@ -32,4 +32,10 @@ struct Rendezvous {
 ///         came as this rank, or what Topology refuses
 Rendezvous meet(Store& store, int rank, int world, std::span<const int> nested, Millis timeout);
 
+/// What every rank publishes under `name`, in rank order. Blocks until all have.
+/// Errors: kTimeout naming the first rank that is missing
+std::vector<std::string> exchange_texts(Store& store, const Rendezvous& place,
+                                        const std::string& name, const std::string& mine,
+                                        Millis timeout);
+
 }  // namespace zpp

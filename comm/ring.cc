@@ -73,15 +73,15 @@ void ring_all_gather(Exchange& exchange, const Blocks& blocks, const std::byte* 
     const Ring::Part part = ring.part(u, 1);
     ring.receive(u, out + part.begin * blocks.width, part);
   };
-  for (int64_t u = 0; u < std::min(kWindow, count); ++u) receive(u);
   std::byte* place = out + blocks.begin(exchange.me()) * blocks.width;
   const int64_t length = blocks.length(exchange.me()) * blocks.width;
   if (place != own && length > 0) std::memcpy(place, own, static_cast<size_t>(length));
   for (int64_t u = 0; u < per_step; ++u) ring.send(u, out, ring.part(u, 0));
+  for (int64_t u = 0; u < std::min(kWindow, count); ++u) receive(u);
   for (int64_t u = 0; u < count; ++u) {
     ring.wait(u);
-    if (u + kWindow < count) receive(u + kWindow);
     if (!ring.last_step(u)) ring.send(u + per_step, out, ring.part(u, 1));
+    if (u + kWindow < count) receive(u + kWindow);
   }
   ring.finish();
 }
@@ -93,10 +93,10 @@ void ring_reduce_scatter(Exchange& exchange, const Blocks& blocks, const Reducti
   const int64_t per_step = exchange.size() > 1 ? count / (exchange.size() - 1) : 0;
   std::byte* scratch = exchange.scratch(kWindow * ring.chunk_bytes());
   const auto slot = [&](int64_t u) { return scratch + u % kWindow * ring.chunk_bytes(); };
+  for (int64_t u = 0; u < per_step; ++u) ring.send(u, in, ring.part(u, 1));
   for (int64_t u = 0; u < std::min(kWindow, count); ++u) {
     ring.receive(u, slot(u), ring.part(u, 2));
   }
-  for (int64_t u = 0; u < per_step; ++u) ring.send(u, in, ring.part(u, 1));
   for (int64_t u = 0; u < count; ++u) {
     ring.wait(u);
     const Ring::Part part = ring.part(u, 2);
@@ -113,8 +113,8 @@ void ring_reduce_scatter(Exchange& exchange, const Blocks& blocks, const Reducti
                           .out_dtype = last ? reduction.out_dtype : reduction.dtype,
                           .n = part.length,
                           .scale = last ? reduction.scale : 1});
-    if (u + kWindow < count) ring.receive(u + kWindow, slot(u), ring.part(u + kWindow, 2));
     if (!last) ring.send(u + per_step, in, part);
+    if (u + kWindow < count) ring.receive(u + kWindow, slot(u), ring.part(u + kWindow, 2));
   }
   ring.finish();
 }

@@ -134,11 +134,10 @@ class UcxTransport final : public Transport {
   static size_t index(int rank) { return static_cast<size_t>(rank); }
 
   void exchange_addresses(Store& store, int plane, Millis timeout) {
-    const auto key = [plane](int r) { return fmt::format("ucx/{}/{}", plane, r); };
-    const Deadline deadline(timeout);
-    store.set(key(rank()), worker_.address());
-    peers_.resize(index(size()));
-    for (int r = 0; r < size(); ++r) peers_[index(r)].address = store.get(key(r), deadline.left());
+    const auto all =
+        exchange_texts(store, place_, fmt::format("ucx/{}", plane), worker_.address(), timeout);
+    peers_.resize(all.size());
+    for (size_t r = 0; r < all.size(); ++r) peers_[r].address = all[r];
   }
 
   // --- Messages -------------------------------------------------------------------

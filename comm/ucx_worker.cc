@@ -35,7 +35,13 @@ Config configure(const UcxOptions& options) {
           Code::kInvalidArgument);
   };
   set("TLS", options.transports);
-  if (!options.interfaces.empty()) set("NET_DEVICES", options.interfaces);
+  if (!options.interfaces.empty()) {
+    set("NET_DEVICES", options.interfaces);
+  } else if (options.transports == "tcp") {
+    // It would halve messages inside a host between its card and the loopback device, which are the
+    // same path through the kernel.
+    set("MAX_RNDV_RAILS", "1");
+  }
   set("KEEPALIVE_INTERVAL", kKeepalive);
   // Without it shared memory takes no part where UCX has to notice lost peers.
   set("MM_ERROR_HANDLING", "y");

@@ -24,7 +24,8 @@ PlaneGroups make_groups(const Topology& topology, const ShardLevels& levels, Str
           .params = group(0, levels.params),
           .grads = group(levels.params, levels.grads),
           .optimizer = group(levels.grads, levels.optimizer),
-          .copies = group(levels.optimizer, topology.levels())};
+          .copies = group(levels.optimizer, topology.levels()),
+          .node = topology.levels() > 1 ? group(0, 1) : nullptr};
 }
 
 PlaneGroups mesh_groups(const Topology& topology, const ShardLevels& levels, MeshPlane& plane) {
@@ -51,6 +52,8 @@ class PretendedCommunicator final : public Communicator {
 
  protected:
   void do_all_gather(const View&, const View&) override {}
+  void do_all_gather_parts(const View&, const View&, const std::vector<int64_t>&) override {}
+  void do_coded_reduce_scatter(const View&, const View&, const CodedReduction&) override {}
   void do_reduce_scatter(const View&, const View&, ReduceOp) override {}
   void do_all_reduce(const View&, ReduceOp) override {}
   void do_broadcast(const View&, int) override {}

@@ -20,6 +20,7 @@ struct PlaneGroups {
   Communicator* grads = nullptr;      // between params and the ranks that share the gradients
   Communicator* optimizer = nullptr;  // between grads and the ranks that share optimizer state
   Communicator* copies = nullptr;     // between the ranks with the same part of optimizer state
+  Communicator* node = nullptr;       // the innermost level, where it is not the world
 };
 
 /// Not copied: owns some communicators and refers to the mesh's.

@@ -129,6 +129,19 @@ TEST(Meet, ListsTheRanksThatAreMissing) {
   EXPECT_THAT(error, HasSubstr("ranks 0, 2, 3, 4;"));
 }
 
+TEST(ExchangeTexts, GivesAllToEachAndNamesWhoIsMissing) {
+  const std::unique_ptr<Store> store = make_memory_store();
+  store->set("rendezvous/1", "17\nother\nid 3");
+  const Rendezvous place = meet(*store, 0, 2, {}, Millis(1000));
+  const std::string error =
+      error_of([&] { exchange_texts(*store, place, "card", "mine", Millis(10)); });
+  EXPECT_THAT(error, HasSubstr("timeout: rank 0 (host "));
+  EXPECT_THAT(error, HasSubstr("waiting for rank 1 (host other, pid 17) to set 'card/1'"));
+  store->set("card/1", "theirs");
+  EXPECT_EQ(exchange_texts(*store, place, "card", "mine", Millis(10)),
+            (std::vector<std::string>{"mine", "theirs"}));
+}
+
 TEST(Meet, TellsMachinesOfOneNameApart) {
   const std::unique_ptr<Store> store = make_memory_store();
   store->set("rendezvous/1", "17\nother\nid 3");

@@ -155,6 +155,17 @@ TEST(Choose, TakesTheTreeForSmallAndTwoLevelForLargeSums) {
       << "uneven nodes";
 }
 
+TEST(Choose, AddsUpLargeBuffersOnceAndNotAtEveryStep) {
+  const LinkModel model;
+  for (const int ranks : {2, 4, 8}) {
+    const Topology topology = topology_of({ranks});
+    const auto members = everybody(topology);
+    EXPECT_EQ(choose(model, topology, members, Operation::kAllReduce, 64), Algorithm::kTree);
+    EXPECT_EQ(choose(model, topology, members, Operation::kAllReduce, 64 << 20),
+              Algorithm::kDirect);
+  }
+}
+
 TEST(Choose, ObeysForceWhereItApplies) {
   const Topology topology = topology_of({4, 8});
   LinkModel model;

@@ -86,10 +86,13 @@ class UcxTransports : public ::testing::TestWithParam<const char*> {
   }
   Outcomes run(int world, const std::function<void(Transport&)>& body) const {
     const ScratchDirectory scratch;
-    return run_processes(world, [&](int rank) {
+    // Under a sanitizer on a busy machine even the good cases take their time.
+    constexpr std::chrono::seconds kLimit(60);
+    const auto rank_body = [&](int rank) {
       UcxRank self(scratch.path(), rank, world, options());
       with_code([&] { body(*self.transport); });
-    });
+    };
+    return run_processes(world, rank_body, kLimit);
   }
 };
 
