@@ -21,6 +21,17 @@ std::unique_ptr<RankGroups> make_groups(const Mesh* mesh, const ZeroConfig& conf
   return std::make_unique<RankGroups>(*mesh, config);
 }
 
+std::unique_ptr<Model> make_frozen_model(ParameterTable& table, const Engine::MakeModel& make_model,
+                                         const std::vector<std::string>& frozen) {
+  auto model = make_model(Scope(table));
+  try {
+    table.freeze(frozen);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("train.frozen: {}", error.what()));
+  }
+  return model;
+}
+
 /// A batch that takes part in every collective and adds nothing.
 HostBatch empty_batch(const HostBatch* like) {
   HostBatch batch;
@@ -54,10 +65,13 @@ Engine::Engine(Runtime& runtime, const EngineOptions& options, const MakeModel& 
       options_(options),
       groups_(std::move(groups)),
       table_(options.compute),
-      model_(make_model(Scope(table_))),
+      model_(make_frozen_model(table_, make_model, options.frozen)),
       hooks_(runtime, table_, *groups_,
              {.prefetch_units = options.zero.prefetch_units,
               .overlap = options.zero.overlap,
+              .wires =
+                  zero_wires(options.zero, groups_->topology(), groups_->levels(), options.compute),
+              .seed = options.seed,
               .warn = options.warn}),
       optimizer_(runtime, optimizer_parts(), options.optimizer),
       exchanged_(runtime.tensor({kMostExchanged * (1 + world())}, DType::kI64)),
@@ -82,6 +96,9 @@ void Engine::initialize() {
     control->stream().wait(runtime_.compute().record());
   }
   check_same_models();
+  for (const std::string& note : hooks_.wires().notes) {
+    if (rank() == 0 && options_.warn) options_.warn(note);
+  }
   kernels::fill(runtime_.compute(), guard_.view(), 0.0);
   optimizer_.initialize(options_.seed);
   for (size_t i = 0; i < optimizer_.parts(); ++i) hooks_.after_update(i);
@@ -94,7 +111,8 @@ std::vector<OptimizerPart> Engine::optimizer_parts() {
     parts.push_back({.unit = unit.get(),
                      .begin = groups_->layout().optimizer(unit->flat_numel()).begin,
                      .weights = hooks_.optimizer_part(i),
-                     .grads = hooks_.grads().part(i)});
+                     .grads = hooks_.grads().part(i),
+                     .separate_master = hooks_.publishes_codes()});
   }
   return parts;
 }
@@ -104,7 +122,7 @@ StepStats Engine::train_step(int64_t step, double lr, std::span<const HostBatch>
   return groups_->guarded([&]() -> StepStats {
     const int64_t valid = count_targets(step, micro_batches);
     kernels::fill(runtime_.compute(), sums_.view(), 0.0);
-    hooks_.grads().restart();
+    hooks_.grads().restart(step);
     const int64_t first_sample =
         micro_batches.front().first_sample - rank() * micro_batches.front().samples;
     for (const HostBatch& micro : micro_batches) {
@@ -120,12 +138,14 @@ StepStats Engine::train_step(int64_t step, double lr, std::span<const HostBatch>
     const std::vector<double>& sums = *read.sums;
     const std::vector<double>& guard = *read.guard;
     const double norm = guard[kernels::kGuardGradNorm];
+    const bool skipped = guard[kernels::kGuardSkip] != 0.0;
+    if (!skipped) hooks_.weights_updated();
     return {.loss = sums[kLoss],
             .grad_norm = norm,
             .grad_norm_clipped = options_.grad_clip > 0 ? std::min(norm, options_.grad_clip) : norm,
             .lr = lr,
             .tokens = valid,
-            .skipped = guard[kernels::kGuardSkip] != 0.0,
+            .skipped = skipped,
             .stop = sums[kStop] != 0.0};
   });
 }
@@ -150,6 +170,7 @@ Engine::Readout Engine::update(double lr, bool stop) {
   Stream& stream = runtime_.compute();
   // Each element's square counts once in the world.
   for (size_t i = 0; i < optimizer_.parts() && groups_->layout().counts(); ++i) {
+    if (table_.units()[i]->frozen()) continue;
     kernels::sum_squares(stream, hooks_.grads().part(i), {slot_of(sums_, kSquares), true});
   }
   if (stop) kernels::fill(stream, slot_of(sums_, kStop), 1.0);
@@ -161,6 +182,7 @@ Engine::Readout Engine::update(double lr, bool stop) {
   read.done = stream.record();
   hooks_.before_update();
   for (size_t i = 0; i < optimizer_.parts(); ++i) {
+    if (table_.units()[i]->frozen()) continue;
     optimizer_.apply(i, lr, guard_.view());
     hooks_.after_update(i);
   }
@@ -172,6 +194,13 @@ std::shared_ptr<const std::vector<double>> Engine::start_reading(const View& val
   runtime_.compute().host(
       "read", [out, data = values.as<double>()] { std::copy_n(data, out->size(), out->begin()); });
   return out;
+}
+
+void Engine::change_weights(size_t unit, const std::function<void(const View&)>& fn) {
+  hooks_.before_update();
+  fn(hooks_.kept(unit));
+  hooks_.after_update(unit);
+  hooks_.weights_changed(unit);
 }
 
 double Engine::evaluate(std::span<const HostBatch> batches) {

@@ -32,6 +32,7 @@ struct EngineOptions {
   bool recompute = false;       // re-run each unit's forward in backward
   double grad_clip = 0.0;       // largest global norm of the gradient; 0: no clipping
   OptimizerConfig optimizer = {};
+  std::vector<std::string> frozen = {};  // see ParameterTable::freeze()
   ZeroConfig zero = {};
   std::function<void(const std::string&)> warn = {};  // told of what is odd but harmless
 };
@@ -107,9 +108,13 @@ class Engine {
   const Optimizer& optimizer() const { return optimizer_; }
   int64_t weight_bytes() const { return hooks_.weight_bytes(); }
   int64_t grad_bytes() const { return hooks_.grads().bytes(); }
-  /// Weights of unit i that this rank keeps, at hooks().kept_range(i) of its flat buffer, for work
-  /// that is enqueued on compute() from now on.
+  /// Weights of unit i that this rank keeps, at hooks().kept_range(i) of its flat buffer, to be read
+  /// by work that is enqueued on compute() from now on.
   View kept_weights(size_t unit) { return hooks_.kept(unit); }
+  /// Calls fn(kept_weights(unit)), which may enqueue writes to the part that the optimizer works on
+  /// (all of it where that is spread like the parameters); other ranks see them. Collective, except
+  /// where parameters are not spread beyond the optimizer's part and nodes have no replica.
+  void change_weights(size_t unit, const std::function<void(const View&)>& fn);
 
  private:
   Engine(Runtime& runtime, const EngineOptions& options, const MakeModel& make_model,

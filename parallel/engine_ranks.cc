@@ -142,7 +142,9 @@ std::string Engine::nonfinite_phrase() {
     }
   }
   for (size_t u = 0; u < table_.units().size(); ++u) {
-    const Range range = groups_->layout().optimizer(table_.units()[u]->flat_numel());
+    const bool frozen = table_.units()[u]->frozen();
+    const Range range =
+        frozen ? Range{} : groups_->layout().optimizer(table_.units()[u]->flat_numel());
     for (size_t i = 0; i < table_.units()[u]->parameters().size(); ++i) {
       look(hooks_.grads().part(u), range);
     }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "core/rng.h"
 #include "kernels/elementwise.h"
 
 namespace zpp {
@@ -14,8 +16,8 @@ constexpr size_t kRing = 2;
 }  // namespace
 
 GradBuffers::GradBuffers(Runtime& runtime, ParameterTable& table, const RankGroups& groups,
-                         StallClock& stalls, bool overlap)
-    : runtime_(runtime), groups_(groups), stalls_(stalls), overlap_(overlap) {
+                         StallClock& stalls, GradBuffersOptions options)
+    : runtime_(runtime), groups_(groups), stalls_(stalls), options_(std::move(options)) {
   int64_t largest_inside = 0, largest = 0;
   for (const auto& unit : table.units()) {
     add_unit(*unit);
@@ -35,34 +37,40 @@ GradBuffers::GradBuffers(Runtime& runtime, ParameterTable& table, const RankGrou
 void GradBuffers::add_unit(ParameterUnit& unit) {
   const ShardLayout& layout = groups_.layout();
   const int64_t flat = unit.flat_numel();
-  const Range kept = spread() ? layout.grads(flat) : Range{0, flat};
-  const Range part = layout.optimizer(flat);
+  const Range none;
+  const Range kept = unit.frozen() ? none : spread() ? layout.grads(flat) : Range{0, flat};
+  const Range part = unit.frozen() ? none : layout.optimizer(flat);
   index_[&unit] = units_.size();
   UnitGrads grads;
   grads.unit = &unit;
+  grads.segments = segments_of(unit);
   grads.kept = runtime_.tensor({kept.size()}, unit.grad_dtype());
   grads.part = grads.kept.view().slice(0, part.begin - kept.begin, part.end - kept.begin);
   bytes_ += grads.kept.view().bytes();
-  if (!spread()) unit.bind_grads(grads.kept.view());
+  if (!spread() && !unit.frozen()) unit.bind_grads(grads.kept.view());
   units_.push_back(std::move(grads));
 }
 
-void GradBuffers::restart() {
+void GradBuffers::restart(int64_t step) {
+  step_ = step;
+  micro_batch_ = 0;
   for (UnitGrads& grads : units_) {
     grads.unit->restart_grads();
-    grads.started = grads.finished = false;
+    grads.started = false;
+    grads.finished = grads.unit->frozen();
   }
 }
 
 void GradBuffers::begin(bool last) {
   last_ = last;
+  ++micro_batch_;
   for (UnitGrads& grads : units_) grads.expected = 0;
 }
 
 void GradBuffers::expect(const ParameterUnit& unit) { ++of(unit).expected; }
 
 void GradBuffers::bind(ParameterUnit& unit) {
-  if (!spread()) return;
+  if (!spread() || unit.frozen()) return;
   UnitGrads& grads = of(unit);
   const bool inside = &grads != &units_.front();
   grads.buffer = inside ? &next_buffer(unit) : &root_;
@@ -83,6 +91,7 @@ GradBuffers::Buffer& GradBuffers::next_buffer(const ParameterUnit& unit) {
 }
 
 void GradBuffers::reduce(ParameterUnit& unit) {
+  if (unit.frozen()) return;
   UnitGrads& grads = of(unit);
   --grads.expected;
   if (spread()) {
@@ -104,10 +113,11 @@ void GradBuffers::finish() {
 void GradBuffers::reduce_to_kept(UnitGrads& grads, const View& full) {
   Stream& stream = *groups_.grads().stream;
   const std::vector<Event> after = {runtime_.compute().record()};
-  View part = full;
-  for (Communicator* group : {groups_.grads().params, groups_.grads().grads}) {
-    if (group != nullptr) part = reduce_scatter(*group, part, after);
-  }
+  const ShardLevels& levels = groups_.levels();
+  View part = reduce_scatter(grads, {groups_.grads().params, 0, levels.params}, full, 0, after);
+  const int64_t first = groups_.layout().params(full.numel()).begin;
+  part = reduce_scatter(grads, {groups_.grads().grads, levels.params, levels.grads}, part, first,
+                        after);
   kernels::copy(stream, part, {grads.kept.view(), grads.started});
   grads.started = true;
   grads.buffer->done = stream.record();
@@ -125,18 +135,51 @@ void GradBuffers::reduce_to_world(UnitGrads& grads) {
     groups_.grads().stream->wait(after.front());
     kernels::fill(*groups_.grads().stream, grads.kept.view(), 0.0);
   }
-  if (Communicator* group = groups_.grads().optimizer) {
-    reduce_scatter(*group, grads.kept.view(), after);
-  }
+  const ShardLevels& levels = groups_.levels();
+  const int64_t flat = grads.unit->flat_numel();
+  reduce_scatter(grads, {groups_.grads().optimizer, levels.grads, levels.optimizer},
+                 grads.kept.view(), spread() ? groups_.layout().grads(flat).begin : 0, after);
   if (Communicator* group = groups_.grads().copies) all_reduce(*group, grads.part, after);
   grads.done = groups_.grads().stream->record();
   maybe_serialise(grads.done);
 }
 
-View GradBuffers::reduce_scatter(Communicator& group, const View& in,
-                                 const std::vector<Event>& after) {
+bool GradBuffers::coded(const Hop& hop) const {
+  return (hop.inner < 1 && groups_.topology().group_size(1) > 1 &&
+          options_.wires.grads_intra.coded()) ||
+         (hop.outer > std::max(hop.inner, 1) && options_.wires.grads_inter.coded());
+}
+
+CodedReduction GradBuffers::coding(const UnitGrads& grads, int64_t first) const {
+  const ZeroWires& wires = options_.wires;
+  CodedReduction how{.segments = grads.segments,
+                     .first = first,
+                     .intra = wires.grads_intra,
+                     .inter = wires.grads_inter,
+                     .as_is = grads.unit->dtype(),
+                     .hadamard = wires.hadamard,
+                     .rounding = nullptr,
+                     .chunks = wires.chunks,
+                     .grid = wires.grid};
+  if (wires.stochastic) {
+    const uint64_t when =
+        mix_hash(static_cast<uint64_t>(step_), static_cast<uint64_t>(micro_batch_));
+    how.rounding = std::make_shared<RngKey>(
+        RngKey{options_.seed, mix_hash(hash_name(grads.unit->name()), when), 0});
+  }
+  return how;
+}
+
+View GradBuffers::reduce_scatter(const UnitGrads& grads, const Hop& hop, const View& in,
+                                 int64_t first, const std::vector<Event>& after) {
+  if (hop.group == nullptr) return in;
+  Communicator& group = *hop.group;
   const int64_t n = in.numel() / group.size();
   const View out = in.slice(0, group.rank() * n, (group.rank() + 1) * n);
+  if (coded(hop)) {
+    group.coded_reduce_scatter(in, out, coding(grads, first), after);
+    return out;
+  }
   if (!wire_) {
     group.reduce_scatter(in, out, ReduceOp::kSum, after);
     return out;
@@ -169,7 +212,7 @@ int64_t GradBuffers::passing_bytes() const {
 }
 
 void GradBuffers::maybe_serialise(const Event& event) {
-  if (!overlap_) stalls_.wait(event);
+  if (!options_.overlap) stalls_.wait(event);
 }
 
 }  // namespace zpp

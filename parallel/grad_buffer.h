@@ -9,23 +9,31 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "core/runtime.h"
 #include "model/nn/parameter.h"
 #include "parallel/rank_groups.h"
 #include "parallel/stall_clock.h"
+#include "parallel/zero_wires.h"
 
 namespace zpp {
+
+struct GradBuffersOptions {
+  bool overlap = true;
+  ZeroWires wires = {};
+  uint64_t seed = 0;  // of stochastic rounding
+};
 
 class GradBuffers {
  public:
   /// Allocates. `table` must be laid out; all arguments must outlive this.
   GradBuffers(Runtime& runtime, ParameterTable& table, const RankGroups& groups, StallClock& stalls,
-              bool overlap);
+              GradBuffersOptions options);
 
-  /// A step of training starts: what was there is replaced.
-  void restart();
+  /// Step number `step` of training starts: what was there is replaced.
+  void restart(int64_t step);
   /// A pass over one micro-batch starts; `last` of its step.
   void begin(bool last);
   /// The unit has been run forward and will be met again in the backward pass.
@@ -53,6 +61,7 @@ class GradBuffers {
   };
   struct UnitGrads {
     ParameterUnit* unit = nullptr;
+    std::shared_ptr<const Segments> segments;
     Tensor kept;               // this rank's part, or all of it where gradients are not spread
     View part;                 // of `kept`, the optimizer's
     Buffer* buffer = nullptr;  // between bind() and reduce()
@@ -67,8 +76,17 @@ class GradBuffers {
   UnitGrads& of(const ParameterUnit& unit) { return units_[index_.at(&unit)]; }
   /// A buffer of the ring that no unit is bound to.
   Buffer& next_buffer(const ParameterUnit& unit);
-  /// Sums `in` over the ranks of `group`; returns this rank's part of the sum, which lies in `in`.
-  View reduce_scatter(Communicator& group, const View& in, const std::vector<Event>& after);
+  /// A sum over the ranks between two levels.
+  struct Hop {
+    Communicator* group = nullptr;  // null: one rank
+    int inner = 0, outer = 0;
+  };
+  bool coded(const Hop& hop) const;
+  CodedReduction coding(const UnitGrads& grads, int64_t first) const;
+  /// Sums `in`, which begins at `first` of the unit's flat gradient; returns this rank's part of the
+  /// sum, which lies in `in`.
+  View reduce_scatter(const UnitGrads& grads, const Hop& hop, const View& in, int64_t first,
+                      const std::vector<Event>& after);
   void all_reduce(Communicator& group, const View& inout, const std::vector<Event>& after);
   void reduce_to_kept(UnitGrads& grads, const View& full);
   void reduce_to_world(UnitGrads& grads);
@@ -78,7 +96,7 @@ class GradBuffers {
   Runtime& runtime_;
   const RankGroups& groups_;
   StallClock& stalls_;
-  const bool overlap_;
+  const GradBuffersOptions options_;
   std::vector<UnitGrads> units_;
   std::map<const ParameterUnit*, size_t> index_;
   std::vector<Buffer> ring_;  // of the units inside
@@ -86,6 +104,7 @@ class GradBuffers {
   size_t next_ = 0;           // of ring_
   Tensor wire_;               // rounded gradients on their way; used by one reduction at a time
   bool last_ = false;
+  int64_t step_ = 0, micro_batch_ = 0;
   int64_t bytes_ = 0;
 };
 

@@ -24,9 +24,12 @@ Optimizer::Optimizer(Runtime& runtime, const std::vector<OptimizerPart>& parts,
     : runtime_(runtime), config_(config) {
   for (const OptimizerPart& part : parts) {
     PartState state{.part = part, .master = {}, .m = {}, .v = {}, .runs = runs_of(part)};
-    const Shape shape{part.weights.numel()};
+    const bool frozen = part.unit->frozen();
+    const Shape shape{frozen ? 0 : part.weights.numel()};
     const DType dtype = part.grads.dtype;
-    if (part.weights.dtype != dtype) {
+    if (frozen) {
+      // Initial values go to the weights at once.
+    } else if (part.weights.dtype != dtype || part.separate_master) {
       state.master = runtime.tensor(shape, dtype);
       master_bytes_ += state.master.view().bytes();
     }
@@ -43,10 +46,12 @@ std::vector<Optimizer::Run> Optimizer::runs_of(const OptimizerPart& part) {
   for (const auto& p : part.unit->parameters()) {
     // Padding belongs to the run before it: it is zero and stays zero.
     const int64_t begin = std::clamp<int64_t>(p->offset() - part.begin, 0, size);
-    const bool decay = p->shape().rank() >= 2;
+    const bool decay = p->shape().rank() >= 2, frozen = p->frozen();
     if (!runs.empty()) runs.back().end = begin;
     if (!runs.empty() && runs.back().begin == begin) runs.pop_back();
-    if (runs.empty() || runs.back().decay != decay) runs.push_back({begin, size, decay});
+    if (runs.empty() || runs.back().decay != decay || runs.back().frozen != frozen) {
+      runs.push_back({begin, size, decay, frozen});
+    }
   }
   if (!runs.empty()) runs.back().end = size;
   if (!runs.empty() && runs.back().begin == size) runs.pop_back();
@@ -66,6 +71,7 @@ void Optimizer::initialize(uint64_t seed) {
       fill_initial(stream, *p, begin - p->offset(), values, seed);
     }
     if (state.master) kernels::copy(stream, master, {state.part.weights, false});
+    if (state.part.unit->frozen()) continue;
     kernels::fill(stream, state.m.view(), 0.0);
     kernels::fill(stream, state.v.view(), 0.0);
   }
@@ -73,19 +79,25 @@ void Optimizer::initialize(uint64_t seed) {
 
 void Optimizer::apply(size_t i, double lr, const View& guard) {
   const PartState& state = parts_[i];
+  // The kernel rounds to narrower weights; others are a copy.
+  const bool rounded = state.part.weights.dtype != state.part.grads.dtype;
   for (const Run& run : state.runs) {
+    if (run.frozen) continue;
     const auto part = [&run](const View& flat) { return flat.slice(0, run.begin, run.end); };
     kernels::adamw(runtime_.compute(), {.master = part(state.master_view()),
                                         .m = part(state.m.view()),
                                         .v = part(state.v.view()),
                                         .grad = part(state.part.grads),
-                                        .weights = state.master ? part(state.part.weights) : View{},
+                                        .weights = rounded ? part(state.part.weights) : View{},
                                         .guard = guard,
                                         .lr = lr,
                                         .beta1 = config_.beta1,
                                         .beta2 = config_.beta2,
                                         .eps = config_.eps,
                                         .weight_decay = run.decay ? config_.weight_decay : 0.0});
+  }
+  if (state.master && !rounded) {
+    kernels::copy(runtime_.compute(), state.master.view(), {state.part.weights});
   }
 }
 

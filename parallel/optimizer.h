@@ -34,10 +34,13 @@ struct OptimizerPart {
   int64_t begin = 0;
   View weights;  // in the compute dtype
   View grads;    // f32 (f64 for f64 models)
+  /// Keep a master copy even if the weights have its dtype: others change them.
+  bool separate_master = false;
 };
 
 /// Weight decay is applied to matrices (parameters of rank 2 and more) only: norms and biases keep
-/// what the loss wants.
+/// what the loss wants. Frozen parameters stay as they were initialised; a unit of nothing else has no
+/// master copy and no moments.
 class Optimizer {
  public:
   /// Allocates the state of `parts`, whose units must be laid out and whose views must stay valid.
@@ -56,10 +59,11 @@ class Optimizer {
   int64_t moment_bytes() const { return moment_bytes_; }
 
  private:
-  /// Neighbouring parameters that are decayed alike, [begin, end) of the part.
+  /// Neighbouring parameters that are treated alike, [begin, end) of the part.
   struct Run {
     int64_t begin, end;
     bool decay;
+    bool frozen;
   };
   struct PartState {
     OptimizerPart part;

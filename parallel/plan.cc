@@ -142,13 +142,14 @@ Plan make_plan(const TrainConfig& config, const std::optional<PlanData>& data, i
   plan.units = unit_rows(engine->parameters());
   plan.parameters = engine->parameters().numel();
   plan.weights = engine->weight_bytes();
+  plan.replica = engine->hooks().replica_bytes();
   plan.master = engine->optimizer().master_bytes();
   plan.moments = engine->optimizer().moment_bytes();
   plan.gradients = engine->grad_bytes();
   plan.pool = runtime.pool().stats().held_bytes;
   plan.passing = engine->hooks().passing_bytes();
-  plan.working =
-      plan.pool - plan.weights - plan.master - plan.moments - plan.gradients - plan.passing;
+  plan.working = plan.pool - plan.weights - plan.replica - plan.master - plan.moments -
+                 plan.gradients - plan.passing;
   plan.process = kProcessBytes;
   plan.mapped = data ? touched_bytes(config, *data) : 0;
   plan.available = available_memory();

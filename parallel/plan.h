@@ -37,9 +37,10 @@ struct Plan {
   int64_t world = 1;
   std::string groups;  // "384 ranks in groups of 8"; empty for one process
 
-  // Bytes of one rank. The first six kinds add up to `pool`, which is what the pool of a real run
+  // Bytes of one rank. The first seven kinds add up to `pool`, which is what the pool of a real run
   // holds at its highest, to the byte.
   int64_t weights = 0;
+  int64_t replica = 0;  // of the weights, in the node
   int64_t master = 0;
   int64_t moments = 0;
   int64_t gradients = 0;

@@ -44,6 +44,7 @@ void add_memory(std::string& out, const TrainConfig& config, const Plan& plan) {
     out += fmt::format("memory of each of {}, {}\n", plan.groups, config.zero.preset);
   }
   line("weights", plan.weights, config.precision.compute);
+  if (plan.replica > 0) line("replica in the node", plan.replica, config.zero.replica_storage);
   line("master weights", plan.master, plan.master == 0 ? "the weights themselves" : "f32");
   line("optimizer moments", plan.moments, "");
   line("gradients", plan.gradients, "");

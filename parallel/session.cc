@@ -28,6 +28,7 @@ EngineOptions engine_options(const TrainConfig& config) {
           .recompute = config.train.recompute == "unit",
           .grad_clip = config.train.grad_clip,
           .optimizer = config.optimizer,
+          .frozen = config.train.frozen,
           .zero = config.zero};
 }
 

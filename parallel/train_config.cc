@@ -187,7 +187,9 @@ void TrainSection::fields(Fields& f) {
       {"none", "unit"})(
       "max_bad_steps", max_bad_steps,
       "steps in a row with a loss or gradient that is not finite, after which training stops", 1,
-      kMany);
+      kMany)("frozen", frozen,
+             "parameters that keep their initial values, by name or by what is around them: "
+             "\"tokens\", \"blocks.0\"");
 }
 
 void PrecisionSection::fields(Fields& f) {

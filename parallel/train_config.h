@@ -40,6 +40,7 @@ struct TrainSection {
   int64_t eval_batches = 16;
   std::string recompute = "none";
   int64_t max_bad_steps = 5;
+  std::vector<std::string> frozen;
 
   void fields(Fields& f);
 };

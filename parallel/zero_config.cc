@@ -13,9 +13,10 @@ namespace {
 /// Names of params, grads and optimizer of each preset.
 const std::array<std::string, 3>* names_of(const std::string& preset) {
   static const std::map<std::string, std::array<std::string, 3>> kPresets = {
-      {"ddp", {"self", "self", "self"}},     {"zero1", {"self", "self", "world"}},
-      {"zero2", {"self", "world", "world"}}, {"zero3", {"world", "world", "world"}},
-      {"hsdp", {"node", "node", "node"}},    {"hybrid", {"node", "node", "world"}}};
+      {"ddp", {"self", "self", "self"}},      {"zero1", {"self", "self", "world"}},
+      {"zero2", {"self", "world", "world"}},  {"zero3", {"world", "world", "world"}},
+      {"hsdp", {"node", "node", "node"}},     {"hybrid", {"node", "node", "world"}},
+      {"zero++", {"world", "world", "world"}}};
   const auto at = kPresets.find(preset);
   return at == kPresets.end() ? nullptr : &at->second;
 }
@@ -27,6 +28,8 @@ bool is_level_name(const std::string& name) {
   return name.size() > kDeeper.size() && name.starts_with(kDeeper) &&
          name.find_first_not_of("0123456789", kDeeper.size()) == std::string::npos;
 }
+
+constexpr int64_t kSmallestBlock = 32, kLargestBlock = 16384;
 
 int level_of(const std::string& name, const Topology& topology) {
   if (name == "world") return topology.levels();
@@ -45,17 +48,38 @@ void ShardSection::fields(Fields& f) {
       "ranks over which optimizer state is spread, at least those of grads");
 }
 
+void WeightWireSection::fields(Fields& f) {
+  f("wire", wire, "between nodes: as they are (16bit) or coded; default: preset's",
+    {"", "16bit", "int8", "int4"})("block", block, "values that share a scale, a multiple of 32",
+                                   kSmallestBlock, kLargestBlock);
+}
+
+void GradWireSection::fields(Fields& f) {
+  f("wire_intra", wire_intra, "inside a node; default: preset's", {"", "16bit", "int8", "int4"})(
+      "wire_inter", wire_inter, "between nodes; default: preset's", {"", "16bit", "int8", "int4"})(
+      "block_intra", block_intra, "values that share a scale inside a node, a multiple of 32",
+      kSmallestBlock, kLargestBlock)("block_inter", block_inter, "and between nodes",
+                                     kSmallestBlock, kLargestBlock)(
+      "hadamard", hadamard, "transform each 32 values first, which spreads outliers")(
+      "rounding", rounding, "of codes", {"nearest", "stochastic"})(
+      "chunks", chunks, "pieces of a reduction that follow each other through its levels", 1, 64);
+}
+
 void ZeroConfig::fields(Fields& f) {
   f("preset", preset, "what is spread over the ranks; custom: as zero.shard says",
-    {"ddp", "zero1", "zero2", "zero3", "hsdp", "hybrid", "custom"})
+    {"ddp", "zero1", "zero2", "zero3", "hsdp", "hybrid", "zero++", "custom"})
       .section("shard", shard, "the groups of ranks that hold one copy together")(
           "prefetch_units", prefetch_units,
           "units whose weights are gathered ahead of their use; 1 more is held at a time", 0, 64)(
           "overlap", overlap, "communicate while computing; false: one after the other, for tests")
-      .refused("weights", "this build sends weights as they are")
-      .refused("grads", "this build sends gradients as they are")
-      .refused("replica", "this build keeps no replica of weights inside the node")
-      .refused("replica_storage", "this build keeps no replica of weights inside the node");
+      .section("weights", weights, "how weights travel between nodes")
+      .section("grads", grads, "how gradients travel")(
+          "replica", replica,
+          "node: what is gathered between nodes once is kept inside each node until weights "
+          "change; default: preset's",
+          {"", "none", "node"})("replica_storage", replica_storage,
+                                "as weights (16bit) or as the received codes (wire)",
+                                {"16bit", "wire"});
 }
 
 void ZeroConfig::resolve(Problems& problems) {
@@ -80,6 +104,23 @@ void ZeroConfig::resolve(Problems& problems) {
                    fmt::format("expected self, node, world or the levelN of a deeper topology, "
                                "found \"{}\"",
                                name));
+    }
+  }
+  const bool all = preset == "zero++";
+  const auto fill_in = [](std::string& name, const char* meant) {
+    if (name.empty()) name = meant;
+  };
+  fill_in(weights.wire, all ? "int8" : "16bit");
+  fill_in(grads.wire_intra, all ? "int8" : "16bit");
+  fill_in(grads.wire_inter, all ? "int4" : "16bit");
+  fill_in(replica, all ? "node" : "none");
+  const std::array<std::pair<const char*, int64_t>, 3> blocks = {
+      {{"zero.weights.block", weights.block},
+       {"zero.grads.block_intra", grads.block_intra},
+       {"zero.grads.block_inter", grads.block_inter}}};
+  for (const auto& [key, block] : blocks) {
+    if (block % kSmallestBlock != 0) {
+      problems.add(key, fmt::format("expected a multiple of {}, found {}", kSmallestBlock, block));
     }
   }
 }

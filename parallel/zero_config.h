@@ -18,9 +18,29 @@ struct ShardLevels {
   bool operator==(const ShardLevels&) const = default;
 };
 
-/// The section's `shard` part. After resolve() no name is empty.
+/// The section's `shard` part. After resolve() no name here or below is empty.
 struct ShardSection {
   std::string params, grads, optimizer;
+
+  void fields(Fields& f);
+};
+
+/// The section's `weights` part: how weights travel between nodes.
+struct WeightWireSection {
+  std::string wire;  // empty: preset's
+  int64_t block = 2048;
+
+  void fields(Fields& f);
+};
+
+/// The section's `grads` part: how gradients travel.
+struct GradWireSection {
+  std::string wire_intra, wire_inter;  // empty: preset's
+  int64_t block_intra = 512;
+  int64_t block_inter = 128;
+  bool hadamard = false;
+  std::string rounding = "nearest";
+  int64_t chunks = 4;
 
   void fields(Fields& f);
 };
@@ -28,9 +48,14 @@ struct ShardSection {
 /// The `zero` section. Presets are points of the three choices:
 ///   ddp     (self, self, self)      zero1  (self, self, world)     zero2  (self, world, world)
 ///   zero3   (world, world, world)   hsdp   (node, node, node)      hybrid (node, node, world)
+/// and zero++ is zero3 with weights and gradients coded and a replica of the weights in each node.
 struct ZeroConfig {
   std::string preset = "zero3";
   ShardSection shard;
+  WeightWireSection weights;
+  GradWireSection grads;
+  std::string replica;  // empty: preset's
+  std::string replica_storage = "16bit";
   int64_t prefetch_units = 1;
   bool overlap = true;
 

@@ -8,9 +8,9 @@
 namespace zpp {
 namespace {
 
-ParameterTable& laid_out(ParameterTable& table, const RankGroups& groups) {
+ParameterTable& laid_out(ParameterTable& table, const RankGroups& groups, const ZeroWires& wires) {
   for (const auto& unit : table.units()) {
-    unit->layout(ShardLayout::kAlignment, groups.layout().padding());
+    unit->layout(ShardLayout::kAlignment, wires.grid * groups.world(), wires.grid);
   }
   return table;
 }
@@ -28,14 +28,16 @@ int64_t largest_inside(const ParameterTable& table) {
 ZeroHooks::ZeroHooks(Runtime& runtime, ParameterTable& table, const RankGroups& groups,
                      ZeroHooksOptions options)
     : runtime_(runtime),
-      table_(laid_out(table, groups)),
+      table_(laid_out(table, groups, options.wires)),
       groups_(groups),
       options_(std::move(options)),
       stalls_(runtime.compute()),
       slots_(runtime, spread() ? 1 + options_.prefetch_units : 0, largest_inside(table),
              table.dtype()),
       root_slot_(runtime, spread() ? 1 : 0, table.root().flat_numel(), table.dtype()),
-      grads_(runtime, table, groups, stalls_, options_.overlap) {
+      gather_(runtime, table, groups, options_.wires),
+      grads_(runtime, table, groups, stalls_,
+             {.overlap = options_.overlap, .wires = options_.wires, .seed = options_.seed}) {
   for (const auto& unit : table.units()) add_unit(*unit);
 }
 
@@ -107,7 +109,7 @@ void ZeroHooks::enter_root() {
   root_slot_.free_left(nullptr);
   GatherSlots::Slot* slot = root_slot_.take(table_.root());
   if (slot == nullptr) throw Error(Code::kInternal, "the root unit was entered twice");
-  gather(*slot);
+  start(*slot);
   slot->state = GatherSlots::State::kInUse;
   prefetch();
   bind(*slot);
@@ -137,7 +139,7 @@ void ZeroHooks::prefetch() {
     if (is_root(*unit) || slots_.find(*unit) != nullptr) continue;
     GatherSlots::Slot* slot = slots_.take(*unit);
     if (slot == nullptr) return;
-    gather(*slot);
+    start(*slot);
   }
 }
 
@@ -155,16 +157,16 @@ GatherSlots::Slot& ZeroHooks::fetch(ParameterUnit& unit) {
                             "higher zero.prefetch_units adds some",
                             unit.name(), 1 + options_.prefetch_units));
   }
-  gather(*slot);
+  start(*slot);
   return *slot;
 }
 
-void ZeroHooks::gather(GatherSlots::Slot& slot) {
-  const UnitWeights& weights = units_[index_.at(slot.unit)];
+void ZeroHooks::start(GatherSlots::Slot& slot) {
+  const size_t unit = index_.at(slot.unit);
+  const UnitWeights& weights = units_[unit];
   std::vector<Event> after = {slot.released, weights.written};
   if (!options_.overlap) after.push_back(runtime_.compute().record());
-  slot.ready =
-      groups_.weights().params->all_gather(weights.kept.view(), slot.weights(), after).done();
+  slot.ready = gather_.gather(unit, weights.kept.view(), slot.weights(), after);
   last_gather_ = slot.ready;
   if (!options_.overlap) stalls_.wait(slot.ready);
 }
@@ -179,26 +181,7 @@ void ZeroHooks::before_update() { stalls_.wait(last_gather_); }
 void ZeroHooks::after_update(size_t unit) {
   if (groups_.world() == 1) return;  // the compute stream's own order is enough
   UnitWeights& weights = units_[unit];
-  weights.written = runtime_.compute().record();
-  const ShardLayout& layout = groups_.layout();
-  const int64_t flat = weights.unit->flat_numel();
-  const auto view = [&weights](const Range& range) {
-    return weights.kept.view().slice(0, range.begin - weights.range.begin,
-                                     range.end - weights.range.begin);
-  };
-  const PlaneGroups& groups = groups_.weights();
-  if (groups.optimizer != nullptr) {
-    weights.written =
-        groups.optimizer
-            ->all_gather(view(layout.optimizer(flat)), view(layout.grads(flat)), {weights.written})
-            .done();
-  }
-  if (groups.grads != nullptr) {
-    weights.written =
-        groups.grads
-            ->all_gather(view(layout.grads(flat)), view(layout.params(flat)), {weights.written})
-            .done();
-  }
+  weights.written = gather_.publish(unit, weights.kept.view(), runtime_.compute().record());
   last_gather_ = weights.written;
   if (!options_.overlap) stalls_.wait(weights.written);
 }

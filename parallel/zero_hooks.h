@@ -19,12 +19,15 @@
 #include "parallel/rank_groups.h"
 #include "parallel/stall_clock.h"
 #include "parallel/unit_trace.h"
+#include "parallel/weight_gather.h"
 
 namespace zpp {
 
 struct ZeroHooksOptions {
   int64_t prefetch_units = 1;
   bool overlap = true;
+  ZeroWires wires = {};
+  uint64_t seed = 0;  // of stochastic rounding
   /// Told once when units run in another order than before.
   std::function<void(const std::string&)> warn = {};
 };
@@ -49,6 +52,9 @@ class ZeroHooks final : public UnitHooks {
 
   GradBuffers& grads() { return grads_; }
   const GradBuffers& grads() const { return grads_; }
+  const ZeroWires& wires() const { return options_.wires; }
+  /// Whether kept weights are what the wire format makes of the optimizer's.
+  bool publishes_codes() const { return gather_.publishes_codes(); }
   /// The optimizer's part of unit i's weights, in the compute dtype.
   View optimizer_part(size_t unit) const;
   /// The part of unit i's weights that this rank keeps, for work enqueued on the compute stream from
@@ -61,15 +67,21 @@ class ZeroHooks final : public UnitHooks {
   /// The compute stream has been given the update of unit i's optimizer part: gathers the updated
   /// weights back to those who keep them.
   void after_update(size_t unit);
+  /// Weights have been updated: replicas of them in the node are not used any more. Not needed after
+  /// an update that was skipped.
+  void weights_updated() { gather_.drop_replicas(); }
+  /// The same for unit i, changed by hand.
+  void weights_changed(size_t unit) { gather_.drop_replica(unit); }
 
   /// Of the units entered in the last pass.
   uint64_t trace_hash() const { return training_trace_.hash(); }
   StallClock& stalls() { return stalls_; }
   const StallClock& stalls() const { return stalls_; }
   int64_t weight_bytes() const { return weight_bytes_; }
+  int64_t replica_bytes() const { return gather_.replica_bytes(); }
   /// Of the buffers that weights and gradients of a few units at a time pass through.
   int64_t passing_bytes() const {
-    return slots_.bytes() + root_slot_.bytes() + grads_.passing_bytes();
+    return slots_.bytes() + root_slot_.bytes() + gather_.passing_bytes() + grads_.passing_bytes();
   }
   /// Most units beside the root whose gathered weights were alive at once; 0 without gathering.
   int64_t peak_units() const { return spread() ? slots_.peak_units() : 0; }
@@ -92,7 +104,7 @@ class ZeroHooks final : public UnitHooks {
   void follow_trace(ParameterUnit& unit);
   void prefetch();
   GatherSlots::Slot& fetch(ParameterUnit& unit);
-  void gather(GatherSlots::Slot& slot);
+  void start(GatherSlots::Slot& slot);
   void bind(GatherSlots::Slot& slot);
 
   Runtime& runtime_;
@@ -103,6 +115,7 @@ class ZeroHooks final : public UnitHooks {
   std::vector<UnitWeights> units_;
   std::map<const ParameterUnit*, size_t> index_;
   GatherSlots slots_, root_slot_;
+  WeightGather gather_;
   GradBuffers grads_;
   UnitTrace training_trace_, forward_trace_;
   Pass pass_ = Pass::kForward;

@@ -36,6 +36,7 @@ View Parameter::view() const {
 }
 
 Grad Parameter::grad() {
+  if (frozen_) return {};
   if (!unit_.grads_) {
     throw Error(Code::kFailedPrecondition,
                 fmt::format("parameter {}: no gradient buffer is bound; gradients exist only in "
@@ -46,10 +47,11 @@ Grad Parameter::grad() {
   return {view, std::exchange(grad_written_, true)};
 }
 
-void ParameterUnit::layout(int64_t alignment, int64_t total) {
+void ParameterUnit::layout(int64_t alignment, int64_t total, int64_t matrix_alignment) {
   const auto round_up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
   int64_t offset = 0;
   for (const auto& p : parameters_) {
+    if (p->shape().rank() >= 2) offset = round_up(offset, matrix_alignment);
     p->offset_ = offset;
     offset += round_up(p->numel(), alignment);
   }
@@ -94,6 +96,11 @@ void ParameterUnit::finish_grads(Stream& stream) {
   zero(written_to, flat_numel_);
 }
 
+bool ParameterUnit::frozen() const {
+  return std::all_of(parameters_.begin(), parameters_.end(),
+                     [](const auto& p) { return p->frozen(); });
+}
+
 ParameterTable::ParameterTable(DType dtype) : dtype_(dtype) {
   units_.push_back(std::make_unique<ParameterUnit>("root", dtype));
 }
@@ -113,6 +120,29 @@ int64_t ParameterTable::numel() const {
     for (const auto& p : unit->parameters()) total += p->numel();
   }
   return total;
+}
+
+void ParameterTable::freeze(std::span<const std::string> names) {
+  bool some_left = names.empty();
+  for (const std::string& name : names) {
+    bool found = false;
+    for (const auto& unit : units_) {
+      for (const auto& p : unit->parameters()) {
+        if (!within(p->name(), name)) continue;
+        p->frozen_ = found = true;
+      }
+    }
+    if (!found) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("no parameter is called \"{}\" or lies in it", name));
+    }
+  }
+  for (const auto& unit : units_) {
+    some_left |= !unit->parameters().empty() && !unit->frozen();
+  }
+  if (!some_left) {
+    throw Error(Code::kInvalidArgument, "all parameters are frozen: nothing is left to train");
+  }
 }
 
 Scope Scope::operator/(std::string_view child) const { return Scope(table_, join(path_, child)); }

@@ -48,13 +48,17 @@ class Parameter {
   /// that has been released since.
   /// Errors:  kFailedPrecondition while the unit is released
   View view() const;
+  /// Never updated: see ParameterTable::freeze().
+  bool frozen() const { return frozen_; }
   /// Where this use's gradient goes (f32; f64 for f64 models): the first writer of a step stores,
-  /// later ones add. Valid during the unit's backward.
+  /// later ones add. Absent for a frozen parameter, whose gradient nobody computes. Valid during the
+  /// unit's backward.
   /// Errors:  kFailedPrecondition when no gradient buffer is bound
   Grad grad();
 
  private:
   friend class ParameterUnit;
+  friend class ParameterTable;
 
   ParameterUnit& unit_;
   const std::string name_;
@@ -62,6 +66,7 @@ class Parameter {
   const Init init_;
   int64_t offset_ = 0;
   bool grad_written_ = false;
+  bool frozen_ = false;
 };
 
 class ParameterUnit {
@@ -74,11 +79,14 @@ class ParameterUnit {
   DType grad_dtype() const { return accumulator_of(dtype_); }
   std::span<const std::unique_ptr<Parameter>> parameters() const { return parameters_; }
 
-  /// Places the parameters one after the other, each on a multiple of `alignment` elements, and pads
-  /// the end to a multiple of `total`. Call before the first bind.
-  void layout(int64_t alignment, int64_t total = 1);
+  /// Places the parameters one after the other, each on a multiple of `alignment` elements, matrices
+  /// (rank 2 and more) on one of `matrix_alignment`, and pads the end to a multiple of `total`. Call
+  /// before the first bind.
+  void layout(int64_t alignment, int64_t total = 1, int64_t matrix_alignment = 1);
   /// Elements of the flat buffer, padding included.
   int64_t flat_numel() const { return flat_numel_; }
+  /// Whether none of its parameters is ever updated: it has no gradient then.
+  bool frozen() const;
 
   /// Makes the flat weights (compute dtype) readable, or releases them when empty: views taken
   /// before go stale.
@@ -122,6 +130,10 @@ class ParameterTable {
   /// Nullptr when there is no such parameter.
   Parameter* find(std::string_view name) const;
   int64_t numel() const;  // without padding
+  /// Parameters that keep their initial values: each name is a parameter's or of what is around it,
+  /// "tokens" or "blocks.0".
+  /// Errors: kInvalidArgument for a name that fits no parameter, or if all are frozen
+  void freeze(std::span<const std::string> names);
 
  private:
   friend class Scope;

@@ -151,10 +151,12 @@ Value linear_cross_entropy(const Value& h, Parameter& w, const Batch& batch) {
                                     .bias = {},
                                     .c = {dh.view.slice(0, begin, end), dh.accumulate}});
                    }
-                   kernels::gemm(b.stream(), {.a = dlogits.transpose(0, 1),
-                                              .b = rows.slice(0, begin, end),
-                                              .bias = {},
-                                              .c = w.grad()});
+                   if (const Grad dw = w.grad()) {
+                     kernels::gemm(b.stream(), {.a = dlogits.transpose(0, 1),
+                                                .b = rows.slice(0, begin, end),
+                                                .bias = {},
+                                                .c = dw});
+                   }
                  });
   });
 }

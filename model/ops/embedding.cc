@@ -45,12 +45,14 @@ Value embedding(Tape& tape, const Tensor& tokens, Parameter& table, Parameter* p
                                      .doc_start = tape.doc_start(),
                                      .y = y.view()});
   return tape.record("embedding", std::move(y), [tokens, &table, positions](Backward& b) {
-    kernels::embedding_backward(b.stream(),
-                                {.dy = b.dy(),
-                                 .tokens = tokens.view(),
-                                 .doc_start = b.tape().doc_start(),
-                                 .dtable = table.grad(),
-                                 .dpositions = positions != nullptr ? positions->grad() : Grad{}});
+    const Grad dtable = table.grad();
+    const Grad dpositions = positions != nullptr ? positions->grad() : Grad{};
+    if (!dtable && !dpositions) return;
+    kernels::embedding_backward(b.stream(), {.dy = b.dy(),
+                                             .tokens = tokens.view(),
+                                             .doc_start = b.tape().doc_start(),
+                                             .dtable = dtable,
+                                             .dpositions = dpositions});
   });
 }
 

@@ -53,9 +53,13 @@ Value apply(const Value& x, Parameter& w, Parameter* bias, DType result) {
     if (const Grad dx = rows_of(b.grad(x.slot()))) {
       kernels::gemm(b.stream(), {.a = dy, .b = w.view(), .bias = {}, .c = dx});
     }
-    kernels::gemm(b.stream(),
-                  {.a = dy.transpose(0, 1), .b = rows_of(x.view()), .bias = {}, .c = w.grad()});
-    if (bias != nullptr) kernels::sum_rows(b.stream(), dy, bias->grad());
+    if (const Grad dw = w.grad()) {
+      kernels::gemm(b.stream(),
+                    {.a = dy.transpose(0, 1), .b = rows_of(x.view()), .bias = {}, .c = dw});
+    }
+    if (const Grad dbias = bias != nullptr ? bias->grad() : Grad{}) {
+      kernels::sum_rows(b.stream(), dy, dbias);
+    }
   });
 }
 

@@ -70,7 +70,7 @@ TEST_F(PlanRun, ThePoolOfARealRunHoldsExactlyWhatThePlanSays) {
 }
 
 TEST_F(PlanRun, ThePoolOfARankHoldsExactlyWhatThePlanSays) {
-  for (const char* preset : {"zero3", "zero2", "zero1", "hybrid", "ddp"}) {
+  for (const char* preset : {"zero3", "zero2", "zero1", "hybrid", "ddp", "zero++"}) {
     const TrainConfig c =
         config({"train.micro_batch=1", "train.global_batch=8", "run.threads=1", "launch.nodes=2",
                 "model.width=96", "model.heads=3", "precision.compute=bf16", "train.steps=4",

@@ -12,6 +12,7 @@
 #include "core/rng.h"
 #include "model/registry.h"
 #include "parallel/engine.h"
+#include "parallel/session.h"
 #include "tests/comm/local_ranks.h"
 
 namespace zpp {
@@ -32,10 +33,15 @@ struct TinyRun {
   int64_t batch = 96;  // sequences in a step, of all ranks
   bool masked = true;
   std::string force = {};  // algorithm
+  std::vector<std::string> frozen = {};
+  /// Further settings of the section.
+  std::function<void(ZeroConfig&)> zero = {};
   /// Called on each rank after the last step.
   std::function<void(Engine&)> inspect = {};
 
   int world() const { return nested.back(); }
+  /// Sequences that each of `ranks` computes at once.
+  int64_t micro_batch(int ranks) const { return batch / micro_batches / ranks; }
   std::string describe() const {
     std::string text = model + " " + preset + " ranks";
     for (const int n : nested) text += "/" + std::to_string(n);
@@ -45,8 +51,9 @@ struct TinyRun {
   }
 };
 
-constexpr int64_t kTinyContext = 8;
+constexpr int64_t kTinyContext = 4;
 constexpr int64_t kTinyVocab = 32;
+constexpr double kTinyLr = 3e-3;
 
 /// Samples [first, first + n): sequences that count in steps, some with their end masked.
 inline HostBatch tiny_batch(int64_t first, int64_t n, bool masked) {
@@ -72,6 +79,7 @@ inline HostBatch tiny_batch(int64_t first, int64_t n, bool masked) {
 
 struct TinyResult {
   std::vector<double> losses, norms;
+  std::vector<int64_t> samples;  // in the order in which they were asked for
   bool operator==(const TinyResult&) const = default;
 };
 
@@ -81,14 +89,17 @@ inline std::unique_ptr<Engine> make_tiny_engine(Runtime& runtime, const TinyRun&
                         .seed = 3,
                         .recompute = run.recompute,
                         .grad_clip = 1.0,
-                        .optimizer = {.lr = 3e-3, .eps = 1e-6}};
+                        .optimizer = {.lr = kTinyLr, .eps = 1e-6},
+                        .frozen = run.frozen};
   options.zero.preset = run.preset;
   options.zero.prefetch_units = run.prefetch;
   options.zero.overlap = run.overlap;
+  if (run.zero) run.zero(options.zero);
+  const std::string own = run.model == "gpt" ? "\"dropout\": " + std::to_string(run.dropout)
+                                             : std::string("\"ffn\": 40");
   const std::string json =
       "{\"layers\": 3, \"width\": 16, \"heads\": 2, \"context\": " + std::to_string(kTinyContext) +
-      ", \"vocab\": " + std::to_string(kTinyVocab) +
-      (run.model == "gpt" ? ", \"dropout\": " + std::to_string(run.dropout) : std::string()) + "}";
+      ", \"vocab\": " + std::to_string(kTinyVocab) + ", " + own + "}";
   return std::make_unique<Engine>(
       runtime, options,
       [&](const Scope& scope) { return find_model(run.model)->create(scope, json); }, mesh);
@@ -96,19 +107,40 @@ inline std::unique_ptr<Engine> make_tiny_engine(Runtime& runtime, const TinyRun&
 
 /// One rank's share of the run.
 inline TinyResult train_tiny(Engine& engine, const TinyRun& run) {
+  TrainConfig config;
+  config.train.global_batch = run.batch;
+  config.train.micro_batch = run.micro_batch(engine.world());
+  config.optimizer.lr = kTinyLr;
+  config.schedule.name = "constant";
   TinyResult result;
-  const int64_t n = run.batch / run.micro_batches / engine.world();
+  const auto source = [&](int64_t first, int64_t n) {
+    for (int64_t s = first; s < first + n; ++s) result.samples.push_back(s);
+    return tiny_batch(first, n, run.masked);
+  };
   for (int64_t step = 0; step < run.steps; ++step) {
-    std::vector<HostBatch> batches;
-    for (int64_t i = 0; i < run.micro_batches; ++i) {
-      batches.push_back(
-          tiny_batch(step * run.batch + (i * engine.world() + engine.rank()) * n, n, run.masked));
-    }
-    const StepStats stats = engine.train_step(step, 3e-3, batches);
+    const StepStats stats = run_step(engine, config, step, source);
     result.losses.push_back(stats.loss);
     result.norms.push_back(stats.grad_norm);
   }
   return result;
+}
+
+/// What the ranks found together: their samples, micro-batch by micro-batch, in rank order. Fails
+/// the test when they disagree on the rest.
+inline TinyResult merge(const TinyRun& run, const std::vector<TinyResult>& ranks) {
+  TinyResult all{ranks[0].losses, ranks[0].norms, {}};
+  const auto n = static_cast<std::ptrdiff_t>(run.micro_batch(run.world()));
+  for (size_t r = 1; r < ranks.size(); ++r) {
+    EXPECT_EQ(ranks[r].losses, all.losses) << run.describe() << ", rank " << r;
+    EXPECT_EQ(ranks[r].norms, all.norms) << run.describe() << ", rank " << r;
+  }
+  for (std::ptrdiff_t i = 0; i < run.steps * run.micro_batches; ++i) {
+    for (const TinyResult& rank : ranks) {
+      const auto first = rank.samples.begin() + i * n;
+      all.samples.insert(all.samples.end(), first, first + n);
+    }
+  }
+  return all;
 }
 
 /// All ranks' runs; fails the test when a rank does or ranks disagree.
@@ -135,10 +167,7 @@ inline TinyResult run_tiny(const TinyRun& run) {
     results[static_cast<size_t>(rank.rank)] = train_tiny(*engine, run);
     if (run.inspect) run.inspect(*engine);
   });
-  for (size_t r = 1; r < results.size(); ++r) {
-    EXPECT_EQ(results[r], results[0]) << run.describe() << ", rank " << r;
-  }
-  return results[0];
+  return merge(run, results);
 }
 
 }  // namespace zpp

@@ -2,75 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
+#include <map>
 #include <mutex>
-#include <set>
+#include <thread>
 
 #include "kernels/elementwise.h"
-#include "model/modeling.h"
 #include "tests/parallel/tiny_run.h"
+#include "tests/parallel/toy_model.h"
 
 namespace zpp {
 namespace {
 
 using testing::HasSubstr;
-
-class Layer final : public Unit {
- public:
-  Layer(const Scope& s, int64_t width)
-      : Unit(s), weight_(s.parameter("weight", {width, width}, {Init::kNormal, 0.1f})) {}
-
- protected:
-  Value forward(const Value& x) override { return add(x, linear(x, weight_)); }
-
- private:
-  Parameter& weight_;
-};
-
-/// Runs its layers in the order that the test wants.
-class Toy final : public Model {
- public:
-  Toy(const Scope& s, const std::vector<int>& order)
-      : Model(s), order_(order), tokens_(s.parameter("tokens", {kTinyVocab, 16})) {
-    for (int64_t i = 0; i < 3; ++i) {
-      layers_.push_back(std::make_unique<Layer>(s / "layers" / i, 16));
-    }
-  }
-  Value loss(Tape& tape, const Batch& batch) override {
-    return linear_cross_entropy(hidden(tape, batch), tokens_, batch);
-  }
-  Value logits(Tape& tape, const Batch& batch) override {
-    return linear_f32(last_position(hidden(tape, batch)), tokens_);
-  }
-  double flops_per_token() const override { return 1; }
-
- private:
-  Value hidden(Tape& tape, const Batch& batch) {
-    Value x = embedding(tape, batch.tokens, tokens_);
-    for (const int i : order_) x = (*layers_[static_cast<size_t>(i)])(x);
-    return x;
-  }
-  const std::vector<int>& order_;
-  Parameter& tokens_;
-  std::vector<std::unique_ptr<Layer>> layers_;
-};
-
-struct ToyRank {
-  std::vector<int> order = {0, 1, 2};
-  std::vector<std::string> warnings;
-  std::unique_ptr<Engine> engine;
-
-  ToyRank(Runtime& runtime, const Mesh* mesh) {
-    EngineOptions options{.optimizer = {.lr = 1e-2}};
-    options.warn = [this](const std::string& text) { warnings.push_back(text); };
-    engine = std::make_unique<Engine>(
-        runtime, options, [this](const Scope& s) { return std::make_unique<Toy>(s, order); }, mesh);
-  }
-  double step(int64_t step, int64_t samples = 2) {
-    const int64_t first = (step * engine->world() + engine->rank()) * samples;
-    return engine->train_step(step, 1e-2, std::vector{tiny_batch(first, samples, true)}).loss;
-  }
-};
 
 std::vector<std::optional<Error>> run_two(const std::function<void(LocalRank&)>& fn) {
   LocalRanksOptions options;
@@ -97,6 +42,47 @@ TEST(ZeroFaults, AnotherOrderOfUnitsIsToldOnceAndGivesTheSameLosses) {
     for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 2e-5 * wanted[i]);
     ASSERT_EQ(toy.warnings.size(), 1u);
     EXPECT_THAT(toy.warnings[0], HasSubstr("unit layers.2 runs where unit layers.0 ran before"));
+  });
+}
+
+/// When tasks of a stream began and ended, by name.
+class TaskTimes final : public TaskObserver {
+ public:
+  void task_ran(const TaskRecord& task) noexcept override {
+    const auto [at, is_first] = begin_.try_emplace(std::string(task.name), task.begin);
+    end_[at->first] = task.end;
+  }
+  std::chrono::steady_clock::time_point first_begin(const std::string& name) const {
+    return begin_.at(name);
+  }
+  std::chrono::steady_clock::time_point last_end(const std::string& name) const {
+    return end_.at(name);
+  }
+
+ private:
+  std::map<std::string, std::chrono::steady_clock::time_point> begin_, end_;
+};
+
+TEST(ZeroFaults, WeightsThatWereFetchedInVainHaveBeenReadBeforeTheUpdateWritesThem) {
+  run_ranks(topology_of({2}), {}, [](LocalRank& rank) {
+    TaskTimes computing, gathering;
+    ToyRank toy(rank.runtime, &rank.mesh);
+    toy.step(0);
+    // The next step fetches unit 1, slowly, but ends without it.
+    toy.order = {0};
+    toy.before_layers = [&rank] {
+      rank.mesh.weights.stream().host(
+          "pause", [] { std::this_thread::sleep_for(std::chrono::milliseconds(100)); });
+    };
+    rank.runtime.compute().observe(&computing);
+    rank.mesh.weights.stream().observe(&gathering);
+    toy.step(1);
+    for (Stream* stream : {&rank.runtime.compute(), &rank.mesh.weights.stream()}) {
+      stream->observe(nullptr);
+      stream->synchronize();
+    }
+    EXPECT_GT(gathering.last_end("all-gather"), gathering.last_end("pause"));
+    EXPECT_GT(computing.first_begin("adamw"), gathering.last_end("all-gather"));
   });
 }
 
@@ -162,12 +148,12 @@ TEST(ZeroFaults, ANanOnOneRankSkipsTheStepOnAllAndIsNamed) {
                 const Parameter& p = *engine.parameters().find("blocks.0.qkv.weight");
                 const int64_t at = p.offset() + 5;
                 const bool mine = range.begin <= at && at < range.end;
-                if (mine && engine.rank() < 2) {
-                  kernels::fill(
-                      engine.compute(),
-                      engine.kept_weights(1).slice(0, at - range.begin, at - range.begin + 1),
-                      std::numeric_limits<double>::quiet_NaN());
-                }
+                engine.change_weights(1, [&](const View& kept) {
+                  if (!mine || engine.rank() >= 2) return;
+                  kernels::fill(engine.compute(),
+                                kept.slice(0, at - range.begin, at - range.begin + 1),
+                                std::numeric_limits<double>::quiet_NaN());
+                });
                 const StepStats stats = engine.train_step(9, 1e-2, batches);
                 EXPECT_TRUE(stats.skipped) << preset;
                 EXPECT_EQ(copy_to_host<float>(engine.compute(), engine.kept_weights(2)), before);

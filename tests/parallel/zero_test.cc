@@ -92,6 +92,7 @@ TEST_P(ZeroBits, DoNotDependOnTiming) {
   TinyResult start = first;
   start.losses.resize(4);
   start.norms.resize(4);
+  start.samples.resize(static_cast<size_t>(4 * run.batch));
   TinyRun delayed = run;
   delayed.steps = 4;
   delayed.jitter_us = 100;
