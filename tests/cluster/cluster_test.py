@@ -12,10 +12,10 @@ import sys
 import tempfile
 import time
 import unittest
-from xml.sax.saxutils import quoteattr
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from emulated_cluster import Cluster, NotAllowed  # noqa: E402  (it lies beside this file)
+import cluster_cases  # noqa: E402  (these lie beside this file)
+from emulated_cluster import Cluster  # noqa: E402
 
 CLUSTER_RANK = os.path.abspath(sys.argv[1])
 PER_NODE, BYTES = 2, 16 << 20
@@ -75,29 +75,5 @@ class ClusterTest(unittest.TestCase):
                 )
 
 
-def report_skipped(reason):
-    """Says so to whoever reads the output, and to the counts of the test run."""
-    print("SKIPPED: an emulated cluster is not allowed here: {}".format(reason))
-    path = os.environ.get("XML_OUTPUT_FILE")
-    if not path:
-        return
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(
-            '<testsuites><testsuite name="cluster_test" tests="1" skipped="1">'
-            '<testcase name="emulated cluster"><skipped message={}/></testcase>'
-            "</testsuite></testsuites>\n".format(quoteattr(str(reason)))
-        )
-
-
-def main():
-    try:
-        with Cluster(1, rate="1gbit"):
-            pass
-    except NotAllowed as reason:
-        report_skipped(reason)
-        return
-    unittest.main(argv=sys.argv[:1])
-
-
 if __name__ == "__main__":
-    main()
+    cluster_cases.main()

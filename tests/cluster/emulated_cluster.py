@@ -31,6 +31,11 @@ class NotAllowed(Exception):
     """This machine, or this user, cannot have such a cluster."""
 
 
+def end_cleanly_on_sigterm():
+    """A program that is told to end leaves no cluster behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def _tool(*arguments):
     """Runs a command of the system's; its complaint is the exception's text."""
     # Debian keeps tc where a test's PATH does not look.
@@ -49,10 +54,11 @@ class Cluster:
       nodes: how many.
       rate: of each node's card, as tc writes it: "1gbit", "200mbit"; None: unlimited.
       delay: of each packet that leaves a node, "1ms"; None: none.
+      burst: what a card that has been idle may send at once.
     """
 
-    def __init__(self, nodes, rate=None, delay=None):
-        self.nodes, self.rate, self.delay = nodes, rate, delay
+    def __init__(self, nodes, rate=None, delay=None, burst=BURST):
+        self.nodes, self.rate, self.delay, self.burst = nodes, rate, delay, burst
         self._tag = "zpp{}n".format(os.getpid())
         self._running = []
 
@@ -99,10 +105,11 @@ class Cluster:
         return process
 
     def run(self, command, timeout=None, **popen):
-        """Runs a command on all nodes; returns their (exit status, output). A status is None where
-        the time was over."""
+        """Runs a command, or what a function says for a node's number, on all nodes; returns their
+        (exit status, output). A status is None where the time was over."""
+        of = command if callable(command) else lambda node: command
         processes = [
-            self.start(node, command, stdout=subprocess.PIPE, text=True, **popen)
+            self.start(node, of(node), stdout=subprocess.PIPE, text=True, **popen)
             for node in range(self.nodes)
         ]
         until = None if timeout is None else time.monotonic() + timeout
@@ -149,7 +156,7 @@ class Cluster:
                 parent = ["parent", "1:1"]
             if self.rate:
                 _tool("tc", "-n", name, "qdisc", "add", "dev", DEVICE, *parent, "tbf", "rate",
-                      self.rate, "burst", BURST, "latency", "50ms")
+                      self.rate, "burst", self.burst, "latency", "50ms")
 
     def _remove(self):
         for name in [self._name(node) for node in range(self.nodes)] + [self._tag + "s"]:
@@ -164,6 +171,7 @@ def main(argv):
     parser.add_argument("--delay", help="of each packet, 1ms")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args(argv)
+    end_cleanly_on_sigterm()
     try:
         with Cluster(options.nodes, options.rate, options.delay) as cluster:
             processes = [cluster.start(n, options.command) for n in range(options.nodes)]

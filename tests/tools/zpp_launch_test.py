@@ -18,6 +18,8 @@ import unittest
 ZPP_TRAIN = os.path.abspath(sys.argv[1])
 CONFIG = os.path.abspath("configs/gpt-tiny.json")
 STEPS = 8
+# How a rank that waits for another says what it was doing.
+OPERATION = r"(all-gather|reduce-scatter|all-reduce) number \d+"
 
 
 def free_port():
@@ -167,7 +169,8 @@ class ZppLaunch(unittest.TestCase):
     def test_once_per_machine_with_the_first_machine_last(self):
         flags = ["--nnodes", "2", "--master", f"127.0.0.1:{free_port()}", "--node-rank"]
         second = self.start(self.command(*flags, "1"))
-        time.sleep(3)
+        time.sleep(30)
+        self.assertIsNone(second.poll(), self.said(second))
         first = self.start(self.command(*flags, "0"))
         self.end(second, 0)
         self.end(first, 0)
@@ -198,6 +201,7 @@ class ZppLaunch(unittest.TestCase):
         self.assertLess(time.time() - begin, 10)
         self.assertIn(f"rank 1 (host {socket.gethostname()}, pid {ranks[1]}) was killed by signal 9",
                       said)
+        self.assertRegex(said, OPERATION)
 
     def test_a_rank_that_is_stopped_ends_the_job_at_its_deadline(self):
         job, ranks = self.long_run(launch__timeout_s=2)
@@ -206,6 +210,7 @@ class ZppLaunch(unittest.TestCase):
         said = self.end(job, 1, 30)
         self.assertLess(time.time() - begin, 2 + 10)
         self.assertRegex(said, r"rank 1 \(host .*, pid " + str(ranks[1]))
+        self.assertRegex(said, OPERATION)
         self.assertTrue(os.path.getsize(f"{self.dir}/run/log/flight-0.jsonl") > 0)
 
     def test_bad_data_on_the_ranks_is_bad_input(self):
@@ -228,25 +233,29 @@ class ZppLaunch(unittest.TestCase):
             port = other.getsockname()[1]
             said = self.end(self.start(self.command(launch__ranks_per_node=2,
                                                     launch__master_port=port)), 1)
-            self.assertIn(str(port), said)
+            self.assertIn(f"cannot listen on port {port}", said)
+            rank = self.start(self.command(), RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                              MASTER_PORT=str(port))
+            self.assertIn(f"rank 0: store: cannot listen on port {port}", self.end(rank, 1))
 
     def test_a_process_with_another_token_is_refused(self):
         place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         command = self.command(launch__timeout_s=2)
         first = self.start(command, RANK="0", ZPP_JOB_TOKEN="right", **place)
         stranger = self.start(command, RANK="1", ZPP_JOB_TOKEN="wrong", **place)
-        self.assertIn("token", self.end(stranger, 2))
+        self.assertRegex(self.end(stranger, 2), "rank 1: store: .*token")
         said = self.end(first, 1)
-        self.assertIn("rendezvous: ", said)
-        self.assertRegex(said, "rank 0: .*1")
+        self.assertIn("without the job's token", said)
+        self.assertRegex(said, r"rank 0: rendezvous: 1 of 2 ranks did not come .*: rank 1;")
 
     def test_another_configuration_is_refused(self):
         place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         first = self.start(self.command(launch__timeout_s=4), RANK="0", **place)
         second = self.start(self.command(launch__timeout_s=4, optimizer__lr=0.5), RANK="1", **place)
         said = self.end(second, 2)
-        self.assertIn('here: "lr": 0.5', said)
-        self.end(first, 1)
+        self.assertIn('rank 1: this rank\'s program or configuration is not rank 0\'s; here: "lr": 0.5',
+                      said)
+        self.assertRegex(self.end(first, 1), r"rank 0 \(.* waiting for rank 1 \(.* to set 'ucx/0/1'")
 
     def test_a_killed_launcher_takes_its_ranks_along(self):
         job, ranks = self.long_run()
