@@ -20,6 +20,21 @@ void check_flat(std::string_view kernel, const Arg& arg, const View& master, DTy
   check_contiguous(kernel, {arg});
 }
 
+/// The arguments that all updates have.
+void check_update(std::string_view kernel, const View& master, const View& grad,
+                  const View& weights, const View& guard) {
+  check_that(master && master.shape.rank() == 1, kernel,
+             fmt::format("master is {} but should be flat", master.shape.str()));
+  check_dtype(kernel, {"master", master}, {DType::kF32, DType::kF64});
+  check_contiguous(kernel, {{"master", master}});
+  check_flat(kernel, {"grad", grad}, master, master.dtype);
+  if (weights) {
+    check_that(master.dtype == DType::kF32, kernel, "master is f64, which has no separate weights");
+    check_flat(kernel, {"weights", weights}, master, DType::kBF16);
+  }
+  check_guard(kernel, guard);
+}
+
 }  // namespace
 
 void step_guard(Stream& stream, const View& sum_squares, const View& loss, double max_norm,
@@ -41,23 +56,24 @@ void adamw(Stream& stream, const AdamW& args) {
               {"grad", args.grad},
               {"weights", args.weights},
               {"guard", args.guard}});
-  const View& master = args.master;
-  check_that(master && master.shape.rank() == 1, kName,
-             fmt::format("master is {} but should be flat", master.shape.str()));
-  check_dtype(kName, {"master", master}, {DType::kF32, DType::kF64});
-  check_contiguous(kName, {{"master", master}});
-  check_flat(kName, {"m", args.m}, master, master.dtype);
-  check_flat(kName, {"v", args.v}, master, master.dtype);
-  check_flat(kName, {"grad", args.grad}, master, master.dtype);
-  if (args.weights) {
-    check_that(master.dtype == DType::kF32, kName, "master is f64, which has no separate weights");
-    check_flat(kName, {"weights", args.weights}, master, DType::kBF16);
-  }
-  check_guard(kName, args.guard);
+  check_update(kName, args.master, args.grad, args.weights, args.guard);
+  check_flat(kName, {"m", args.m}, args.master, args.master.dtype);
+  check_flat(kName, {"v", args.v}, args.master, args.master.dtype);
   check_that(args.beta1 >= 0 && args.beta1 < 1 && args.beta2 >= 0 && args.beta2 < 1, kName,
              fmt::format("beta1 and beta2 are {} and {} but should be at least 0 and below 1",
                          args.beta1, args.beta2));
   cpu::adamw(cpu_stream(kName, stream), args);
+}
+
+void sgd(Stream& stream, const Sgd& args) {
+  constexpr std::string_view kName = "sgd";
+  check_args(kName, stream,
+             {{"master", args.master},
+              {"grad", args.grad},
+              {"weights", args.weights},
+              {"guard", args.guard}});
+  check_update(kName, args.master, args.grad, args.weights, args.guard);
+  cpu::sgd(cpu_stream(kName, stream), args);
 }
 
 }  // namespace zpp::kernels

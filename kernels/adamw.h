@@ -1,4 +1,4 @@
-// AdamW on flat buffers, and the guard that decides on the device whether a step is applied.
+// Updates of flat buffers: AdamW and SGD, and the guard that decides on the device whether a step is applied.
 #pragma once
 
 #include "core/stream.h"
@@ -38,5 +38,12 @@ struct AdamW {
   double lr, beta1, beta2, eps, weight_decay;
 };
 void adamw(Stream& stream, const AdamW& args);
+
+/// master -= lr * (g + weight_decay * master); else as AdamW.
+struct Sgd {
+  View master, grad, weights, guard;
+  double lr, weight_decay;
+};
+void sgd(Stream& stream, const Sgd& args);
 
 }  // namespace zpp::kernels

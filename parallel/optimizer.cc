@@ -10,8 +10,9 @@ namespace zpp {
 void OptimizerConfig::fields(Fields& f) {
   // Without any eps a weight that has never had a gradient would become 0 / 0.
   constexpr double kMinEps = 1e-30;
-  f("name", name, "update rule", {"adamw"})("lr", lr, "highest learning rate", 0.0, 1e3)(
-      "beta1", beta1, "decay of the mean of gradients", 0.0, 0.999999)(
+  f("name", name, "update rule; sgd has no moments", {"adamw", "sgd"})(
+      "lr", lr, "highest learning rate", 0.0, 1e3)("beta1", beta1, "decay of the mean of gradients",
+                                                   0.0, 0.999999)(
       "beta2", beta2, "decay of the mean of squared gradients", 0.0, 0.99999999)(
       "eps", eps, "added to the root of the mean square", kMinEps, 1.0)(
       "weight_decay", weight_decay,
@@ -33,9 +34,11 @@ Optimizer::Optimizer(Runtime& runtime, const std::vector<OptimizerPart>& parts,
       state.master = runtime.tensor(shape, dtype);
       master_bytes_ += state.master.view().bytes();
     }
-    state.m = runtime.tensor(shape, dtype);
-    state.v = runtime.tensor(shape, dtype);
-    moment_bytes_ += 2 * state.m.view().bytes();
+    if (has_moments() && !frozen) {
+      state.m = runtime.tensor(shape, dtype);
+      state.v = runtime.tensor(shape, dtype);
+      moment_bytes_ += 2 * state.m.view().bytes();
+    }
     parts_.push_back(std::move(state));
   }
 }
@@ -71,7 +74,7 @@ void Optimizer::initialize(uint64_t seed) {
       fill_initial(stream, *p, begin - p->offset(), values, seed);
     }
     if (state.master) kernels::copy(stream, master, {state.part.weights, false});
-    if (state.part.unit->frozen()) continue;
+    if (!state.m) continue;
     kernels::fill(stream, state.m.view(), 0.0);
     kernels::fill(stream, state.v.view(), 0.0);
   }
@@ -84,17 +87,29 @@ void Optimizer::apply(size_t i, double lr, const View& guard) {
   for (const Run& run : state.runs) {
     if (run.frozen) continue;
     const auto part = [&run](const View& flat) { return flat.slice(0, run.begin, run.end); };
-    kernels::adamw(runtime_.compute(), {.master = part(state.master_view()),
+    const View master = part(state.master_view()), grad = part(state.part.grads);
+    const View weights = rounded ? part(state.part.weights) : View{};
+    const double decay = run.decay ? config_.weight_decay : 0.0;
+    if (!has_moments()) {
+      kernels::sgd(runtime_.compute(), {.master = master,
+                                        .grad = grad,
+                                        .weights = weights,
+                                        .guard = guard,
+                                        .lr = lr,
+                                        .weight_decay = decay});
+      continue;
+    }
+    kernels::adamw(runtime_.compute(), {.master = master,
                                         .m = part(state.m.view()),
                                         .v = part(state.v.view()),
-                                        .grad = part(state.part.grads),
-                                        .weights = rounded ? part(state.part.weights) : View{},
+                                        .grad = grad,
+                                        .weights = weights,
                                         .guard = guard,
                                         .lr = lr,
                                         .beta1 = config_.beta1,
                                         .beta2 = config_.beta2,
                                         .eps = config_.eps,
-                                        .weight_decay = run.decay ? config_.weight_decay : 0.0});
+                                        .weight_decay = decay});
   }
   if (state.master && !rounded) {
     kernels::copy(runtime_.compute(), state.master.view(), {state.part.weights});

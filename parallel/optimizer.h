@@ -1,4 +1,4 @@
-// AdamW over the flat buffers of a model's units, or the part of them that a rank has.
+// AdamW or SGD over the flat buffers of a model's units, or the part of them that a rank has.
 //
 // The weights that are optimised are the f32 master copy; when the model itself computes in f32 (or
 // f64) its weights are the master copy and nothing is held twice.
@@ -72,6 +72,7 @@ class Optimizer {
     View master_view() const { return master ? master.view() : part.weights; }
   };
   static std::vector<Run> runs_of(const OptimizerPart& part);
+  bool has_moments() const { return config_.name == "adamw"; }
 
   Runtime& runtime_;
   const OptimizerConfig config_;

@@ -165,4 +165,9 @@ void print_plan(const TrainArguments& arguments, int64_t world, std::ostream& ou
   out << plan_text(config, make_plan(config, facts, ranks));
 }
 
+void print_advice(const TrainArguments& arguments, const Cluster& cluster, std::ostream& out) {
+  const TrainConfig config = load_train_config(arguments);
+  out << advice_text(config, make_advice(config, cluster));
+}
+
 }  // namespace zpp

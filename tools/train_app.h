@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/advice.h"
 #include "parallel/trainer.h"
 #include "tools/exit_code.h"
 #include "tools/rank_environment.h"
@@ -50,5 +51,9 @@ ExitCode run_launcher(const TrainArguments& arguments, const TrainConfig& config
 /// may be missing.
 /// Errors: kInvalidArgument
 void print_plan(const TrainArguments& arguments, int64_t world, std::ostream& out);
+
+/// Prints what every preset of the `zero` section would need and do on `cluster`.
+/// Errors: kInvalidArgument
+void print_advice(const TrainArguments& arguments, const Cluster& cluster, std::ostream& out);
 
 }  // namespace zpp

@@ -10,6 +10,7 @@
 
 #include "comm/ucx_transport.h"
 #include "core/version.h"
+#include "tools/plan_flags.h"
 #include "tools/program.h"
 #include "tools/rank_environment.h"
 #include "tools/train_app.h"
@@ -48,7 +49,8 @@ struct Flags {
   zpp::TrainArguments arguments;
   bool dry_run = false, print_config = false, help_config = false, controlled = false;
   std::string resume = "none", master;
-  int64_t world = 0, nnodes = 1, node_rank = 0;
+  int64_t nnodes = 1, node_rank = 0;
+  zpp::PlanFlags plan;
 };
 
 void declare(CLI::App& app, Flags& flags) {
@@ -65,10 +67,9 @@ void declare(CLI::App& app, Flags& flags) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--dry-run", flags.dry_run,
-               "print parameters, memory by kind and work of the run, and end");
-  app.add_option("--world", flags.world,
-                 "with --dry-run: as if there were that many ranks; default: what launch says")
-      ->check(CLI::Range(1, 1 << 20));
+               "print parameters, memory by kind and work of the run, and end; for a cluster: "
+               "what every preset would need and do");
+  zpp::declare_plan(app, flags.plan);
   app.add_flag("--print-config", flags.print_config,
                "print the configuration with all defaults filled in, and end");
   app.add_flag("--help-config", flags.help_config, "print what each key means, and end");
@@ -99,7 +100,13 @@ void check(const Flags& flags) {
   if (flags.arguments.config_file.empty() && !flags.help_config) {
     refuse("--config FILE is needed; --help tells more");
   }
-  if (flags.world != 0 && !flags.dry_run) refuse("--world only means something with --dry-run");
+  if (flags.dry_run) return;
+  if (flags.plan.world != 0) refuse("--world only means something with --dry-run");
+  if (flags.plan.any_of_cluster()) {
+    refuse(
+        "--nodes, --ranks-per-node, --inter, --intra, --flops and --memory only mean something "
+        "with --dry-run");
+  }
 }
 
 bool on_terminal() { return ::isatty(STDERR_FILENO) != 0; }
@@ -137,7 +144,7 @@ int run(const Flags& flags, const std::string& name) {
     return zpp::kExitDone;
   }
   if (flags.dry_run) {
-    zpp::print_plan(flags.arguments, flags.world, std::cout);
+    zpp::print_planned(flags.arguments, flags.plan, std::cout);
     return zpp::kExitDone;
   }
   const bool told = flags.nnodes != 1 || flags.node_rank != 0 || !flags.master.empty();

@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "core/version.h"
+#include "tools/plan_flags.h"
 #include "tools/program.h"
-#include "tools/train_app.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Parameters, memory by kind and work of a configuration, without running it.",
@@ -19,11 +19,10 @@ int main(int argc, char** argv) {
                  "path.key=value, replaces one value of the configuration; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  int64_t world = 0;
-  app.add_option("--world", world, "as if there were that many ranks; default: what launch says")
-      ->check(CLI::Range(1, 1 << 20));
-  return zpp::run_program(app, argc, argv, [&arguments, &world] {
-    zpp::print_plan(arguments, world, std::cout);
+  zpp::PlanFlags flags;
+  zpp::declare_plan(app, flags);
+  return zpp::run_program(app, argc, argv, [&arguments, &flags] {
+    zpp::print_planned(arguments, flags, std::cout);
     return zpp::kExitDone;
   });
 }

@@ -59,4 +59,23 @@ void adamw(CpuStream& stream, const AdamW& args) {
   });
 }
 
+void sgd(CpuStream& stream, const Sgd& args) {
+  const AdamWSimd& table = simd<AdamWSimd>(stream);
+  const Work work = one_pass(args.master, args.master, args.grad, args.weights);
+  stream.launch("sgd", work, [args, &table](Workers& workers) {
+    const double* guard = args.guard.as<double>();
+    if (guard[kGuardSkip] != 0.0) return;
+    AdamWUpdate u{};
+    u.master = args.master.data;
+    u.grad = args.grad.data;
+    u.weights = args.weights.data;
+    u.grad_scale = guard[kGuardScale];
+    u.step = args.lr;
+    u.decay = args.lr * args.weight_decay;
+    auto* update = args.master.dtype == DType::kF64 ? table.sgd_f64 : table.sgd_f32;
+    workers.parallel_for(args.master.numel(), kGrain,
+                         [&](int64_t begin, int64_t end) { update(u, begin, end); });
+  });
+}
+
 }  // namespace zpp::kernels::cpu

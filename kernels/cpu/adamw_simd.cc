@@ -40,9 +40,31 @@ void update_f32(const AdamWUpdate& u, int64_t begin, int64_t end) {
   }
 }
 
+template <class A, bool kWeights>
+void sgd(const AdamWUpdate& u, int64_t begin, int64_t end) {
+  auto* master = static_cast<A*>(u.master);
+  const auto* grad = static_cast<const A*>(u.grad);
+  auto* weights = static_cast<bf16*>(u.weights);
+  const auto step = static_cast<A>(u.step * u.grad_scale), decay = static_cast<A>(u.decay);
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) {
+    const A w_new = master[i] - (step * grad[i] + decay * master[i]);
+    master[i] = w_new;
+    if constexpr (kWeights) weights[i] = store<bf16>(static_cast<float>(w_new));
+  }
+}
+
+void sgd_f32(const AdamWUpdate& u, int64_t begin, int64_t end) {
+  if (u.weights != nullptr) {
+    sgd<float, true>(u, begin, end);
+  } else {
+    sgd<float, false>(u, begin, end);
+  }
+}
+
 }  // namespace
 }  // namespace ZPP_ISA
 
-ZPP_DEFINE_SIMD(AdamWSimd, update_f32, update<double, false>)
+ZPP_DEFINE_SIMD(AdamWSimd, update_f32, update<double, false>, sgd_f32, sgd<double, false>)
 
 }  // namespace zpp::kernels

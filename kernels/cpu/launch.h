@@ -19,6 +19,8 @@ struct EmbeddingBackward;
 struct CrossEntropy;
 struct Rope;
 struct AdamW;
+struct Sgd;
+struct Sgd;
 struct Dropout;
 enum class Activation : uint8_t;
 
@@ -55,6 +57,7 @@ void any_nonfinite(CpuStream& stream, const View& x, const View& out);
 void step_guard(CpuStream& stream, const View& sum_squares, const View& loss, double max_norm,
                 const View& guard);
 void adamw(CpuStream& stream, const AdamW& args);
+void sgd(CpuStream& stream, const Sgd& args);
 
 /// Bytes of an argument, for Work: a gradient that is added to is read too.
 inline double traffic(const View& view) { return view ? static_cast<double>(view.bytes()) : 0.0; }

@@ -75,6 +75,42 @@ TEST(AdamW, RoundsTheMasterIntoTheWeights) {
   }
 }
 
+OpCase sgd_case(int64_t n, bool skip) {
+  OpCase op = adamw_case(n, skip);
+  op.name = fmt::format("sgd of {} skip {}", n, skip);
+  op.outputs = {op.outputs[0], op.outputs[3]};
+  op.run = [](Stream& stream, const Views& in, const Views& out) {
+    sgd(stream, {.master = out[0],
+                 .grad = in[0],
+                 .weights = out[1].dtype == DType::kBF16 ? out[1] : View{},
+                 .guard = in[1],
+                 .lr = kLr,
+                 .weight_decay = kDecay});
+  };
+  op.reference = [=](const std::vector<Values>& in, std::vector<Values>& out) {
+    for (size_t i = 0; i < out[0].size() && !skip; ++i) {
+      out[0][i] -= kLr * (0.5 * in[0][i] + kDecay * out[0][i]);
+    }
+  };
+  return op;
+}
+
+TEST(Sgd, AgreesWithTheReference) {
+  for (int64_t n : {0, 1, 77, 40003}) run_op_case(sgd_case(n, false));
+  run_op_case(sgd_case(1000, true));
+}
+
+TEST(Sgd, RoundsTheMasterIntoTheWeights) {
+  OpCase op = sgd_case(40003, false);
+  op.dtypes = {DType::kBF16};
+  op.outputs[1].fill = {};
+  op.reference = [inner = op.reference](const std::vector<Values>& in, std::vector<Values>& out) {
+    inner(in, out);
+    out[1] = out[0];
+  };
+  run_op_case(op);
+}
+
 TEST(AdamW, ChangesNothingOnASkippedStep) {
   OpCase op = adamw_case(1000, true);
   op.dtypes = {DType::kF32, DType::kBF16, DType::kF64};
@@ -135,7 +171,7 @@ TEST_F(Guard, AndAdamWNameBadArguments) {
       adamw(stream_, {master, m, m, m, weights, guard_.view(), 1, beta1, 0.9, 1, 0});
     });
   };
-  EXPECT_EQ(complaint(p.view(), q.view(), {}, 0.9), "adamw: m is (5) but should be (4)");
+  EXPECT_EQ(complaint(p.view(), q.view(), {}, 0.9), "adamw: grad is (5) but should be (4)");
   EXPECT_EQ(complaint(p.view(), p.view(), p.view(), 0.9),
             "adamw: weights is f32 but should be bf16");
   EXPECT_EQ(complaint(wide.view(), wide.view(), p.view(), 0.9),

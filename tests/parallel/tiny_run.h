@@ -34,6 +34,7 @@ struct TinyRun {
   bool masked = true;
   std::string force = {};  // algorithm
   std::vector<std::string> frozen = {};
+  std::string optimizer = "adamw";
   /// Further settings of the section.
   std::function<void(ZeroConfig&)> zero = {};
   /// Called on each rank after the last step.
@@ -89,7 +90,7 @@ inline std::unique_ptr<Engine> make_tiny_engine(Runtime& runtime, const TinyRun&
                         .seed = 3,
                         .recompute = run.recompute,
                         .grad_clip = 1.0,
-                        .optimizer = {.lr = kTinyLr, .eps = 1e-6},
+                        .optimizer = {.name = run.optimizer, .lr = kTinyLr, .eps = 1e-6},
                         .frozen = run.frozen};
   options.zero.preset = run.preset;
   options.zero.prefetch_units = run.prefetch;

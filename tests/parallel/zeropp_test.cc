@@ -196,6 +196,47 @@ TEST(CodedTraining, TransformsAndRandomRoundingTrainToo) {
   }
 }
 
+/// All weights of unit i after a few steps, from the parts of all ranks.
+std::vector<float> weights_after(TinyRun run, size_t unit) {
+  std::vector<float> all;
+  std::mutex mutex;
+  run.inspect = [&](Engine& engine) {
+    const auto part = copy_to_host<float>(engine.compute(), engine.kept_weights(unit));
+    const Range range = engine.hooks().kept_range(unit);
+    const std::lock_guard lock(mutex);
+    all.resize(static_cast<size_t>(engine.parameters().units()[unit]->flat_numel()));
+    std::copy(part.begin(), part.end(), all.begin() + range.begin);
+  };
+  run_tiny(run);
+  return all;
+}
+
+TEST(CodedTraining, AWrongScaleWouldShowInTheStepsOfSgd) {
+  // AdamW does not see the size of gradients; SGD moves weights by lr times what it is given.
+  TinyRun run{.nested = {2, 4}, .micro_batches = 2, .steps = 0, .optimizer = "sgd"};
+  run.zero = short_blocks;
+  const std::vector<float> start = weights_after(run, 1);
+  run.steps = 3;
+  const std::vector<float> plain = weights_after(run, 1);
+  for (const auto zero : {coded_weights, coded_grads, all_of_it, all_of_it_as_codes}) {
+    // Same places of parameters in the unit: grids differ only between zero and the others.
+    TinyRun coded = run;
+    coded.zero = zero;
+    coded.steps = 0;
+    const std::vector<float> coded_start = weights_after(coded, 1);
+    coded.steps = 3;
+    const std::vector<float> end = weights_after(coded, 1);
+    const auto moved = [](const std::vector<float>& from, const std::vector<float>& to) {
+      double squares = 0;
+      for (size_t i = 0; i < from.size(); ++i) {
+        squares += std::pow(static_cast<double>(to[i]) - from[i], 2);
+      }
+      return std::sqrt(squares);
+    };
+    EXPECT_NEAR(moved(coded_start, end), moved(start, plain), 0.03 * moved(start, plain));
+  }
+}
+
 TEST(CodedTraining, ANanOnOneRankSkipsTheStepOnAll) {
   for (const DType compute : {DType::kF32, DType::kBF16}) {
     TinyRun run{.nested = {2, 4}, .compute = compute, .steps = 2};

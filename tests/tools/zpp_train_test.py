@@ -73,7 +73,7 @@ class ZppTrain(unittest.TestCase):
             ([*self.config(), "--set", "train.steps"], "expected path.key=value"),
             ([*self.config(), "--set", "train.stepz=5"], 'did you mean "train.steps"?'),
             ([*self.config(), "--set", "zero.preset=zero9"], "zero.preset"),
-            ([*self.config(), "--set", "zero.weights.wire=int8"], "sends weights as they are"),
+            ([*self.config(), "--set", "zero.weights.wire=int9"], "zero.weights.wire"),
             ([*self.config(), "--resume", "auto"], "no checkpoints to resume from"),
             ([*self.config(), "--nnodes", "2"], "--nnodes: --master HOST:PORT"),
             ([*self.config(), "--node-rank", "1"], "--node-rank: expected a number from 0 to 0"),
