@@ -120,6 +120,8 @@ struct Pending {
   std::span<std::byte> bytes;  // a receive: into these
 };
 
+constexpr Millis kGrace{200};
+
 class LocalTransport final : public Transport {
  public:
   using Admit = std::function<Clock::time_point(int from, int to, int64_t bytes)>;
@@ -171,7 +173,7 @@ class LocalTransport final : public Transport {
       if (pending.sent) {
         wait_for_copy(pending, timeout);
       } else {
-        copy(pending, take(pending, timeout));
+        copy(pending, take(pending, timeout), timeout);
       }
     } catch (...) {
       // The caller gives up its buffers with this exception.
@@ -262,12 +264,24 @@ class LocalTransport final : public Transport {
                             describe(p.peer), to_string(message.envelope), message.bytes.size()));
   }
 
-  void copy(const Pending& p, const MessagePtr& message) {
+  void copy(const Pending& p, const MessagePtr& message, Millis timeout) {
     Box& sender = plane_.box(p.peer);
+    bool withdrawn = false;
     {
       const std::lock_guard lock(sender.mutex);
-      if (message->state == Message::kWithdrawn) closed(p);
-      message->state = Message::kBeingCopied;
+      withdrawn = message->state == Message::kWithdrawn;
+      if (!withdrawn) message->state = Message::kBeingCopied;
+    }
+    if (withdrawn) {
+      // Its sender has failed, and is likely about to say why.
+      std::unique_lock lock(box_.mutex);
+      const Deadline grace(std::min(timeout, kGrace));
+      while (!box_.closed[static_cast<size_t>(p.peer)] && !grace.passed()) {
+        check_alive(p);
+        box_.changed.wait_until(lock, grace.at());
+      }
+      check_alive(p);
+      closed(p);
     }
     if (!p.bytes.empty()) std::memcpy(p.bytes.data(), message->bytes.data(), p.bytes.size());
     const std::lock_guard lock(sender.mutex);
