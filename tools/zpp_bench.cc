@@ -101,6 +101,8 @@ void declare_comm(CLI::App& app, zpp::CommBench& options) {
   comm->add_option("--interfaces", options.interfaces, "network interfaces, \"eth0,mlx5_0:1\"");
   comm->add_option("--algorithm", options.algorithm,
                    "direct, ring, two-level or tree instead of the cheapest");
+  comm->add_flag("--quantized", options.quantized,
+                 "gathers and sums with coded messages: rates, errors and bytes, against 16 bits");
   comm->add_option("--seconds", options.seconds, "time for each collective and size")
       ->capture_default_str();
   comm->callback([&options] { zpp::bench_comm(options, print_line); });

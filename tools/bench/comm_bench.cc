@@ -18,6 +18,9 @@
 #include "comm/ucx_transport.h"
 #include "core/error.h"
 #include "core/human.h"
+#include "tools/bench/coded_bench.h"
+#include "tools/bench/collective_timer.h"
+#include "tools/bench/quantize_bench.h"
 #include "tools/bench/rank_processes.h"
 
 namespace zpp {
@@ -80,8 +83,8 @@ class PointToPoint {
   double both_ways(std::span<std::byte> out, std::span<std::byte> in) {
     return rate(out, [&] {
       for (int i = 0; i < kInFlight; ++i) {
-        const Transport::Ticket coming = transport_.receive(peer_, envelope(), in);
         const Transport::Ticket going = transport_.send(peer_, envelope(), out);
+        const Transport::Ticket coming = transport_.receive(peer_, envelope(), in);
         transport_.wait(coming, kDeadline);
         transport_.wait(going, kDeadline);
       }
@@ -133,29 +136,42 @@ class RankBench {
   }
 
   void run() {
+    if (options_.quantized) codecs();
     single_messages();
     HostCommunicatorOptions options;
     options.deadline = kDeadline;
     options.links = measure_links(transport_, topology_, kDeadline);
     options.links.force = options_.algorithm;
     links(options.links);
+    Ledger ledger(topology_.levels());
+    options.ledger = &ledger;
     const std::unique_ptr<Communicator> world =
         make_host_communicator(runtime_.compute(), transport_, topology_, options);
+    if (options_.quantized) {
+      bench_coded(runtime_, *world, topology_, ledger,
+                  {.bytes = options_.bytes, .seconds = options_.seconds},
+                  [this](const std::string& line) { say(line); });
+    } else {
+      collectives(*world);
+    }
+    world->barrier().synchronize();
+  }
+
+ private:
+  void collectives(Communicator& world) {
     say("");
     say(fmt::format("{:<15} {:>10} {:>11} {:>9} {:>9} {:>9} {:>9}", "collective", "buffer", "time",
                     "alg GB/s", "bus GB/s", "alg/raw", "bus/raw"));
     for (const int64_t bytes : options_.bytes) {
       for (const Operation operation : {Operation::kAllGather, Operation::kReduceScatter,
                                         Operation::kAllReduce, Operation::kAllToAll}) {
-        collective(*world, operation, bytes);
+        collective(world, operation, bytes);
       }
     }
     say("alg: buffer / time; bus: bytes that each rank sends / time; raw: one way at 64 MiB or the "
         "largest buffer");
-    world->barrier().synchronize();
   }
 
- private:
   static Runtime::Options runtime_options(int ranks) {
     Runtime::Options options;
     options.threads = std::max(1, available_cores() / ranks);
@@ -175,6 +191,14 @@ class RankBench {
   static std::span<std::byte> bytes_of(const Tensor& tensor) {
     return {static_cast<std::byte*>(tensor.view().data),
             static_cast<size_t>(tensor.view().bytes())};
+  }
+
+  /// On one rank alone: the others wait for its messages.
+  void codecs() {
+    if (transport_.rank() != 0) return;
+    say(fmt::format("{:<26}{:>6}{:>11}{:>9}{:>10}", "coding", "dtype", "ms", "GB/s", "% memcpy"));
+    bench_quantize(runtime_, {DType::kF32, DType::kBF16}, options_.seconds / 4, print_, largest_);
+    say("");
   }
 
   void single_messages() {
@@ -198,7 +222,8 @@ class RankBench {
     }
   }
 
-  Communicator::Work start(Communicator& world, Operation operation, const View& whole, const View& other) {
+  Communicator::Work start(Communicator& world, Operation operation, const View& whole,
+                           const View& other) {
     const int64_t part = whole.numel() / options_.ranks;
     switch (operation) {
       case Operation::kAllGather:
@@ -217,26 +242,10 @@ class RankBench {
   void collective(Communicator& world, Operation operation, int64_t bytes) {
     const View whole = a_.view().slice(0, 0, round_up(bytes)),
                other = b_.view().slice(0, 0, round_up(bytes));
-    const auto timed = [&] {
-      world.barrier().synchronize();
-      const Clock::time_point begin = Clock::now();
-      start(world, operation, whole, other).synchronize();
-      return seconds_since(begin);
-    };
-    const double first = std::max(timed(), 1e-6);
-    // All ranks must do as many.
-    double runs_wanted = std::clamp(options_.seconds / first, 5.0, 1000.0);
-    View agreed = runs_.view();
-    *agreed.as<double>() = runs_wanted;
-    world.all_reduce(agreed, ReduceOp::kMax).synchronize();
-    const int runs = static_cast<int>(*agreed.as<double>());
-    double best = std::numeric_limits<double>::infinity();
-    for (int run = 0; run < runs; ++run) {
-      // As slow as its slowest rank.
-      *agreed.as<double>() = timed();
-      world.all_reduce(agreed, ReduceOp::kMax).synchronize();
-      best = std::min(best, *agreed.as<double>());
-    }
+    const double best =
+        CollectiveTimer(runtime_, world)
+            .best_seconds([&] { return start(world, operation, whole, other).done(); },
+                          options_.seconds);
     report(operation, static_cast<double>(whole.bytes()), best);
   }
 
@@ -259,7 +268,6 @@ class RankBench {
   Runtime runtime_;
   const int64_t largest_;
   const Tensor a_, b_;
-  const Tensor runs_ = runtime_.tensor({1}, DType::kF64);
   double raw_ = 0;  // bytes per second
 };
 

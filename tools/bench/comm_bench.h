@@ -18,12 +18,14 @@ struct CommBench {
   std::string transport = "ucx";
   std::string interfaces;  // of the network, for ucx; empty: any
   std::string algorithm;   // empty: the cheapest by the measured links
+  bool quantized = false;  // coded collectives of 16-bit values instead
   double seconds = 0.5;    // for each collective and size
 };
 
 /// Runs the ranks and prints what rank 0 measures: single messages; latency and bandwidth for each
 /// class of link; then time, bandwidth and shares of the single messages' bandwidth for each
-/// collective and size.
+/// collective and size. With `quantized` first what coding takes (bench_quantize()), and then what
+/// coded collectives are worth (bench_coded()).
 /// Call it before the process starts threads: ranks are forked.
 /// Errors: kInvalidArgument for counts below 1, nodes that do not divide ranks, unknown names;
 ///         kPeerLost when a rank ended badly

@@ -17,6 +17,7 @@
 #include "kernels/norm.h"
 #include "kernels/reduce.h"
 #include "kernels/rope.h"
+#include "tools/bench/quantize_bench.h"
 
 namespace zpp {
 
@@ -371,6 +372,7 @@ void bench_kernels(const KernelBench& options, const Print& print) {
     bench.optimizer();
     bench.attentions();
   }
+  bench_quantize(runtime, options.dtypes, options.seconds, print);
 }
 
 }  // namespace zpp
