@@ -11,6 +11,9 @@
 namespace zpp {
 namespace {
 
+// Of all packets on their way: pieces are smaller where there would be more.
+constexpr int64_t kScratchBytes = int64_t{32} << 20;
+
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 class CodedReduceScatter {
@@ -25,8 +28,7 @@ class CodedReduceScatter {
         in_(in_out.first),
         out_(in_out.second),
         n_(n),
-        chunk_(std::max(
-            how.grid, round_up((n + how.chunks - 1) / std::max<int64_t>(how.chunks, 1), how.grid))),
+        chunk_(std::max(how.grid, round_up((n + how.chunks - 1) / how.chunks, how.grid))),
         stages_(static_cast<size_t>(levels.count())) {
     for (int j = 0; j < levels_.count(); ++j) {
       keys_.push_back(how.rounding == nullptr ? RngKey{}
@@ -60,10 +62,13 @@ class CodedReduceScatter {
   };
 
   void place_memory() {
-    int64_t packets = 0, stride = 0;
+    int64_t packets = 0;
     for (int j = 0; j < levels_.count(); ++j) packets += levels_.ways(j) * levels_.pieces(j);
-    for (const WireFormat& format : formats_) stride = std::max(stride, largest(format));
-    stride_ = round_up(stride, 64);
+    stride_ = largest();
+    while (4 * packets * stride_ > kScratchBytes && chunk_ > how_.grid) {
+      chunk_ = std::max(how_.grid, chunk_ / 2 / how_.grid * how_.grid);
+      stride_ = largest();
+    }
     std::byte* next = exchange_.scratch(4 * packets * stride_ + chunk_ * 4);
     for (int j = 0; j < levels_.count(); ++j) {
       const int64_t bytes = levels_.ways(j) * levels_.pieces(j) * stride_;
@@ -74,14 +79,16 @@ class CodedReduceScatter {
     }
     sums_ = reinterpret_cast<float*>(next);
   }
-  /// Bytes of any packet of a chunk: segments are apart, so each adds at most one padding and one
-  /// broken block.
-  int64_t largest(const WireFormat& format) const {
-    const int64_t as_is = chunk_ * size_of(how_.as_is);
-    const auto segments = static_cast<int64_t>(how_.segments->size());
-    if (!format.coded()) return as_is + 4 * segments;
-    const kernels::QuantFormat quant = format.quant();
-    return std::max(as_is, quant.code_bytes(chunk_) + 4 * quant.scales(chunk_)) + 8 * segments;
+  /// Bytes of any packet of a chunk: all of it uncoded in the worst case; segments are apart, so each
+  /// adds at most one padding and one broken block.
+  int64_t largest() const {
+    int64_t most = chunk_ * size_of(how_.as_is);
+    for (const WireFormat& format : formats_) {
+      if (!format.coded()) continue;
+      const kernels::QuantFormat quant = format.quant();
+      most = std::max(most, quant.code_bytes(chunk_) + 4 * quant.scales(chunk_));
+    }
+    return round_up(most + 8 * static_cast<int64_t>(how_.segments->size()), 64);
   }
 
   Slot& slot(int j, int64_t chunk) {
@@ -156,7 +163,7 @@ class CodedReduceScatter {
       const Packet from = packet(j, mine, c);
       if (last) {
         from.decode(packets, {.isa = exchange_.isa(),
-                              .hadamard = how_.hadamard && formats_.back().coded(),
+                              .hadamard = how_.hadamard,
                               .scale = how_.scale,
                               .out = out_ + c * chunk_});
       } else {
@@ -183,7 +190,8 @@ class CodedReduceScatter {
   const CodedReduction& how_;
   const float* in_;
   float* out_;
-  const int64_t n_, chunk_;
+  const int64_t n_;
+  int64_t chunk_;
   int64_t stride_ = 0;
   std::vector<std::array<Slot, 2>> stages_;
   std::vector<RngKey> keys_;

@@ -17,7 +17,7 @@ struct CodedReduction {
   bool hadamard = false;                     // before the first coding, undone after the last
   /// Null: round to nearest. Levels and ranks draw from streams of their own.
   std::shared_ptr<const RngKey> rounding;
-  /// Each rank's part travels in so many pieces, so that levels overlap; the bits do not depend on it.
+  /// Each rank's part travels in at least so many pieces, so that levels overlap; the bits do not depend on it.
   int64_t chunks = 1;
   /// What pieces are multiples of: of all block lengths.
   int64_t grid = 64;

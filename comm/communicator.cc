@@ -99,8 +99,16 @@ Communicator::Work Communicator::coded_reduce_scatter(const View& in, const View
   kernels::check_dtype(call, {"in", in}, {DType::kF32});
   check_same_dtype(call, in, out);
   check_parts(call, "in", in, "out", out, size(), rank());
-  if (how.segments == nullptr || how.grid < 1 || how.chunks < 1 || how.first % how.grid != 0 ||
-      out.numel() % how.grid != 0) {
+  if (how.segments == nullptr) refuse(call, "how.segments is null");
+  if (how.grid < 1 || how.chunks < 1) {
+    refuse(call, fmt::format("grid is {} and chunks {}, but both should be at least 1", how.grid,
+                             how.chunks));
+  }
+  for (const WireFormat& format : {how.intra, how.inter}) {
+    if (!format.coded() || how.grid % format.block == 0) continue;
+    refuse(call, fmt::format("blocks of {} do not fit a grid of {}", format.block, how.grid));
+  }
+  if (how.first % how.grid != 0 || out.numel() % how.grid != 0) {
     refuse(call, fmt::format("parts of {} elements from {} on are not cut on a grid of {}",
                              out.numel(), how.first, how.grid));
   }

@@ -49,9 +49,8 @@ class Exchange {
 
   // Members are named by their number in the group. `step` tells messages of one pair of ranks
   // apart when they are checked; it may repeat.
-  // Send first, then receive: a receive may invite at once what a peer that is ahead has announced,
-  // and on a connection that both directions share the peer should have our announcement before its
-  // own bytes fill the connection. Otherwise its invitation waits behind them, and the two directions
+  // Send first, then receive. A receive may at once invite bytes that a peer has announced; when both
+  // directions share a connection these would delay our own announcement, and the directions would
   // take turns.
   Ticket send(int member, int64_t step, std::span<const std::byte> bytes);
   Ticket receive(int member, int64_t step, std::span<std::byte> bytes);

@@ -48,11 +48,12 @@ struct Blocks {
   int64_t count;
   int64_t per;
   int64_t width;
-  const int64_t* ends = nullptr;
+  const int64_t* ends = nullptr;  // of blocks; not owned
 
   static Blocks cut(int64_t count, int parts, int64_t width) {
     return {count, (count + parts - 1) / parts, width};
   }
+  /// Block i ends at ends[i], which must outlive the Blocks.
   static Blocks at(std::span<const int64_t> ends, int64_t width);
   int64_t begin(int block) const { return block == 0 ? 0 : end(block - 1); }
   int64_t end(int block) const {

@@ -120,6 +120,7 @@ struct Pending {
   std::span<std::byte> bytes;  // a receive: into these
 };
 
+// A message was withdrawn because its sender failed: the reason gets this long to arrive.
 constexpr Millis kGrace{200};
 
 class LocalTransport final : public Transport {

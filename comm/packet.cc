@@ -157,8 +157,8 @@ void encode_cells(Stream& stream, std::shared_ptr<const PackedCells> cells, int 
   cpu.launch("encode_cells", [=, isa = cpu.isa(), cells = std::move(cells)](Workers&) {
     for (int i = 0; i < count; ++i) {
       const View cell = values.slice(0, i * cells->length(), (i + 1) * cells->length());
-      cells->packet(first + i).encode({.isa = isa, .from = cell.data, .dtype = cell.dtype},
-                                      static_cast<std::byte*>(packed.data) + cells->offset(first + i));
+      std::byte* const to = static_cast<std::byte*>(packed.data) + cells->offset(first + i);
+      cells->packet(first + i).encode({.isa = isa, .from = cell.data, .dtype = cell.dtype}, to);
     }
   });
 }
@@ -172,7 +172,8 @@ void decode_cells(Stream& stream, std::shared_ptr<const PackedCells> cells, cons
   cpu.launch("decode_cells", [=, isa = cpu.isa(), cells = std::move(cells)](Workers&) {
     for (int i = 0; i < cells->count(); ++i) {
       const View cell = values.slice(0, i * cells->length(), (i + 1) * cells->length());
-      const std::array<const std::byte*, 1> packet = {static_cast<std::byte*>(packed.data) + cells->offset(i)};
+      const std::array<const std::byte*, 1> packet = {static_cast<std::byte*>(packed.data) +
+                                                      cells->offset(i)};
       cells->packet(i).decode(packet, {.isa = isa, .out = cell.data, .dtype = cell.dtype});
     }
   });

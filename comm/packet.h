@@ -46,7 +46,7 @@ class Packet {
   struct Encode {
     Isa isa = Isa::kAvx2;
     const void* from = nullptr;  // element `begin`
-    DType dtype = DType::kF32;   // f32 or bf16
+    DType dtype = DType::kF32;   // f32, or the packet's as_is
     bool hadamard = false;       // see kernels::Quantize
     const RngKey* rounding = nullptr;
   };

@@ -70,8 +70,8 @@ class TreeAllReduce {
 
  private:
   void double_up(int bit, int partner) {
-    const Exchange::Ticket receive = exchange_.receive(partner, 2 + bit, theirs_);
     const Exchange::Ticket send = exchange_.send(partner, 2 + bit, mine_);
+    const Exchange::Ticket receive = exchange_.receive(partner, 2 + bit, theirs_);
     exchange_.wait(receive);
     exchange_.wait(send);
     if (exchange_.me() < partner) {
@@ -110,9 +110,9 @@ void tree_all_reduce(Exchange& exchange, const Reduction& reduction, int64_t cou
 void tree_barrier(Exchange& exchange) {
   const int size = exchange.size();
   for (int distance = 1; distance < size; distance *= 2) {
+    const Exchange::Ticket send = exchange.send((exchange.me() + distance) % size, distance, {});
     const Exchange::Ticket receive =
         exchange.receive((exchange.me() - distance + size) % size, distance, {});
-    const Exchange::Ticket send = exchange.send((exchange.me() + distance) % size, distance, {});
     exchange.wait(receive);
     exchange.wait(send);
   }

@@ -1,4 +1,5 @@
-// Updates of flat buffers: AdamW and SGD, and the guard that decides on the device whether a step is applied.
+// Updates of flat buffers (AdamW, SGD), and the guard that decides on the device whether a step is
+// applied.
 #pragma once
 
 #include "core/stream.h"
@@ -39,7 +40,7 @@ struct AdamW {
 };
 void adamw(Stream& stream, const AdamW& args);
 
-/// master -= lr * (g + weight_decay * master); else as AdamW.
+/// master -= lr * (g + weight_decay * master). Shapes, dtypes, guard and errors as AdamW's.
 struct Sgd {
   View master, grad, weights, guard;
   double lr, weight_decay;

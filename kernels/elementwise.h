@@ -14,8 +14,8 @@ namespace zpp::kernels {
 /// out = a + b. `out` may be `a`.
 void add(Stream& stream, const View& a, const View& b, const View& out);
 
-/// to (+)= scale * from. Dtypes may differ (f32, bf16, f64): this is also the cast and the copy, which
-/// is of any dtype.
+/// to (+)= scale * from; dtypes (f32, bf16, f64) may differ: also the cast. With equal dtypes, scale 1
+/// and no accumulation it copies any dtype.
 void copy(Stream& stream, const View& from, const Grad& to, double scale = 1.0);
 /// to (+)= factor[0] * from, with the factor on the device (f32 or f64).
 void scale_by(Stream& stream, const View& from, const View& factor, const Grad& to);

@@ -29,7 +29,7 @@ class UnitBytes {
     const auto [inner, outer] = hop(c);
     const bool published = c > levels_.params;
     if (outer == 0 || (published && unit_.frozen)) return 0;
-    const bool coded = outer > std::max(inner, 1) && wires_.weights.coded();
+    const bool coded = wires_.codes_weights(inner, outer);
     const int64_t whole = coded ? packed(wires_.weights) : plain_;
     if (published) return whole * times_sent(c);
     const int64_t gathers = (unit_.kept ? 1 : 2) * micro_batches;
@@ -43,8 +43,7 @@ class UnitBytes {
     if (unit_.frozen) return 0;
     const auto [inner, outer] = hop(c);
     if (outer == 0) return 2 * plain_ * times_sent(c);  // all-reduce
-    const bool coded = (inner < 1 && topology_.group_size(1) > 1 && wires_.grads_intra.coded()) ||
-                       (outer > std::max(inner, 1) && wires_.grads_inter.coded());
+    const bool coded = wires_.codes_grads(topology_, inner, outer);
     const int64_t whole = coded ? packed(c <= 1 ? wires_.grads_intra : wires_.grads_inter) : plain_;
     return (c <= levels_.grads ? micro_batches : 1) * whole * times_sent(c);
   }

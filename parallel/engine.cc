@@ -197,10 +197,12 @@ std::shared_ptr<const std::vector<double>> Engine::start_reading(const View& val
 }
 
 void Engine::change_weights(size_t unit, const std::function<void(const View&)>& fn) {
-  hooks_.before_update();
-  fn(hooks_.kept(unit));
-  hooks_.after_update(unit);
-  hooks_.weights_changed(unit);
+  groups_->guarded([&] {
+    hooks_.weights_changed(unit);
+    hooks_.before_update();
+    fn(hooks_.kept(unit));
+    hooks_.after_update(unit);
+  });
 }
 
 double Engine::evaluate(std::span<const HostBatch> batches) {

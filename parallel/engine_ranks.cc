@@ -66,17 +66,19 @@ void Engine::check_same_models() {
   for (const auto& unit : table_.units()) {
     for (const auto& p : unit->parameters()) {
       hash = mix_hash(hash, hash_name(p->name() + p->shape().str()));
+      hash = mix_hash(hash, p->frozen() ? 1 : 0);
       ++parameters;
     }
   }
+  hash = mix_hash(hash, hooks_.wires().hash());
   const std::vector<int64_t> all =
       exchange({static_cast<int64_t>(hash), parameters, table_.numel()});
   for (size_t r = 3; r < all.size(); r += 3) {
     if (all[r] == all[0]) continue;
     throw Error(Code::kFailedPrecondition,
                 fmt::format("rank {} has a model of {} parameter tensors with {} elements, rank 0 "
-                            "one of {} with {}, or names, shapes, dtype or seed differ: all ranks "
-                            "need the same configuration",
+                            "one of {} with {}, or names, shapes, dtype, seed, what is frozen or "
+                            "the wires differ: all ranks need the same configuration",
                             r / 3, all[r + 1], all[r + 2], all[1], all[2]));
   }
 }

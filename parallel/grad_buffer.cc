@@ -144,13 +144,7 @@ void GradBuffers::reduce_to_world(UnitGrads& grads) {
   maybe_serialise(grads.done);
 }
 
-bool GradBuffers::coded(const Hop& hop) const {
-  return (hop.inner < 1 && groups_.topology().group_size(1) > 1 &&
-          options_.wires.grads_intra.coded()) ||
-         (hop.outer > std::max(hop.inner, 1) && options_.wires.grads_inter.coded());
-}
-
-CodedReduction GradBuffers::coding(const UnitGrads& grads, int64_t first) const {
+CodedReduction GradBuffers::coding(const UnitGrads& grads, const Hop& hop, int64_t first) const {
   const ZeroWires& wires = options_.wires;
   CodedReduction how{.segments = grads.segments,
                      .first = first,
@@ -163,7 +157,8 @@ CodedReduction GradBuffers::coding(const UnitGrads& grads, int64_t first) const 
                      .grid = wires.grid};
   if (wires.stochastic) {
     const uint64_t when =
-        mix_hash(static_cast<uint64_t>(step_), static_cast<uint64_t>(micro_batch_));
+        mix_hash(mix_hash(static_cast<uint64_t>(step_), static_cast<uint64_t>(micro_batch_)),
+                 static_cast<uint64_t>(hop.outer));
     how.rounding = std::make_shared<RngKey>(
         RngKey{options_.seed, mix_hash(hash_name(grads.unit->name()), when), 0});
   }
@@ -176,8 +171,8 @@ View GradBuffers::reduce_scatter(const UnitGrads& grads, const Hop& hop, const V
   Communicator& group = *hop.group;
   const int64_t n = in.numel() / group.size();
   const View out = in.slice(0, group.rank() * n, (group.rank() + 1) * n);
-  if (coded(hop)) {
-    group.coded_reduce_scatter(in, out, coding(grads, first), after);
+  if (options_.wires.codes_grads(groups_.topology(), hop.inner, hop.outer)) {
+    group.coded_reduce_scatter(in, out, coding(grads, hop, first), after);
     return out;
   }
   if (!wire_) {

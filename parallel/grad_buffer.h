@@ -3,7 +3,8 @@
 // Where gradients are spread, a unit's flat gradient lives in one of two buffers from its backward
 // pass until it has been reduced; this rank's part of the sum is kept in f32 (f64 for f64 models)
 // and adds up over the micro-batches. Where they are not, each unit has a buffer of its own for the
-// whole step. What travels is rounded to the model's compute dtype; sums are f32. The last
+// whole step. What travels is rounded to the model's compute dtype, or coded as
+// ZeroWires says; sums are f32. The last
 // micro-batch's reduction goes on to the part that the optimizer works on, over all ranks of the
 // world, while the backward pass continues.
 #pragma once
@@ -81,8 +82,7 @@ class GradBuffers {
     Communicator* group = nullptr;  // null: one rank
     int inner = 0, outer = 0;
   };
-  bool coded(const Hop& hop) const;
-  CodedReduction coding(const UnitGrads& grads, int64_t first) const;
+  CodedReduction coding(const UnitGrads& grads, const Hop& hop, int64_t first) const;
   /// Sums `in`, which begins at `first` of the unit's flat gradient; returns this rank's part of the
   /// sum, which lies in `in`.
   View reduce_scatter(const UnitGrads& grads, const Hop& hop, const View& in, int64_t first,

@@ -28,9 +28,8 @@ Optimizer::Optimizer(Runtime& runtime, const std::vector<OptimizerPart>& parts,
     const bool frozen = part.unit->frozen();
     const Shape shape{frozen ? 0 : part.weights.numel()};
     const DType dtype = part.grads.dtype;
-    if (frozen) {
-      // Initial values go to the weights at once.
-    } else if (part.weights.dtype != dtype || part.separate_master) {
+    // Initial values of a frozen unit go to the weights at once.
+    if (!frozen && (part.weights.dtype != dtype || part.separate_master)) {
       state.master = runtime.tensor(shape, dtype);
       master_bytes_ += state.master.view().bytes();
     }

@@ -12,8 +12,8 @@
 
 namespace zpp {
 
-/// The groups of one communication stream, innermost first: together they are the world. Null where
-/// a group has one rank. A gather or reduction over several of them goes from one to the next.
+/// The groups of one communication stream. The first four, innermost first, together are the world.
+/// Null where a group has one rank. A gather or reduction over several of them goes from one to the next.
 struct PlaneGroups {
   Stream* stream = nullptr;           // null in a world of one rank
   Communicator* params = nullptr;     // shares one copy of the parameters

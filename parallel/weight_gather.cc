@@ -23,8 +23,7 @@ WeightGather::WeightGather(Runtime& runtime, const ParameterTable& table, const 
 WeightGather::Cells WeightGather::cells_of(const Communicator* group, int inner, int outer,
                                            const Segments& segments, const Range& range,
                                            DType dtype) const {
-  const bool between_nodes = outer > std::max(inner, 1);
-  if (group == nullptr || !between_nodes || !wires_.weights.coded()) return nullptr;
+  if (group == nullptr || !wires_.codes_weights(inner, outer)) return nullptr;
   return std::make_shared<PackedCells>(segments, range.begin, range.end, group->size(),
                                        wires_.weights, dtype);
 }

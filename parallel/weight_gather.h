@@ -33,7 +33,8 @@ class WeightGather {
   /// The weights have been updated: from now on gathers go to their owners again, except for units
   /// that are frozen.
   void drop_replicas();
-  /// That of unit i has changed in another way.
+  /// The replica of unit i, frozen or not, is stale: its weights were changed by something else than
+  /// an update.
   void drop_replica(size_t unit) { units_[unit].replica_valid = false; }
   /// Whether publish() codes: then what it leaves in `kept` is not what the optimizer wrote.
   bool publishes_codes() const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/elementwise.h"
+
 namespace zpp {
 namespace {
 
@@ -48,6 +50,8 @@ void ZeroHooks::add_unit(ParameterUnit& unit) {
                     .kept = runtime_.tensor({range.size()}, unit.dtype()),
                     .range = range,
                     .written = {}});
+  // Padding is never sent in packets.
+  kernels::fill(runtime_.compute(), units_.back().kept.view(), 0.0);
   weight_bytes_ += units_.back().kept.view().bytes();
   if (!spread()) unit.bind_weights(units_.back().kept.view());
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/rng.h"
 #include "parallel/shard_layout.h"
 
 namespace zpp {
@@ -28,7 +29,11 @@ WireFormat format_of(const std::string& wire, int64_t block) {
 class Wires {
  public:
   Wires(const ZeroConfig& config, const Topology& topology, const ShardLevels& levels)
-      : config_(config), levels_(levels), nodes_(topology.levels() > 1), world_(topology.world()) {}
+      : config_(config),
+        levels_(levels),
+        nodes_(topology.group_size(1) < topology.world()),
+        node_ranks_(topology.group_size(1)),
+        all_levels_(topology.levels()) {}
 
   ZeroWires resolve(DType compute) {
     weights();
@@ -40,7 +45,9 @@ class Wires {
     grid();
     const bool coded = out_.weights.coded() || out_.grads_intra.coded() || out_.grads_inter.coded();
     if (coded && compute == DType::kF64) {
-      refuse("train.dtype f64 is for exact comparisons and is not coded; set the wires to 16bit");
+      refuse(
+          "precision.compute f64 is for exact comparisons and is not coded; set the wires to "
+          "16bit");
     }
     return std::move(out_);
   }
@@ -79,6 +86,9 @@ class Wires {
           "replica node keeps what is gathered between nodes, but parameters are not spread beyond "
           "the node; use it with preset zero3 or zero++");
     }
+    if (node_ranks_ == 1) {
+      note("zero.replica node keeps all weights on every rank, since a node has only one");
+    }
     out_.replica = true;
     out_.replica_coded = config_.replica_storage == "wire";
     if (out_.replica_coded && !out_.weights.coded()) {
@@ -87,6 +97,11 @@ class Wires {
   }
 
   void grads() {
+    const GradWireSection& grads = config_.grads;
+    if (grads.wire_intra == "16bit" && grads.wire_inter == "16bit" &&
+        (grads.hadamard || grads.rounding != "nearest")) {
+      note("zero.grads.hadamard and zero.grads.rounding change nothing without a coded wire");
+    }
     out_.grads_intra = format_of(config_.grads.wire_intra, config_.grads.block_intra);
     out_.grads_inter = format_of(config_.grads.wire_inter, config_.grads.block_inter);
     if (out_.grads_inter.coded() && !nodes_) {
@@ -94,10 +109,16 @@ class Wires {
       note(fmt::format("zero.grads.wire_inter {} changes nothing on one node",
                        config_.grads.wire_inter));
     }
-    if (out_.grads_intra.coded() && world_ == 1) {
+    if (out_.grads_intra.coded() && node_ranks_ == 1) {
       out_.grads_intra = {};
-      note(fmt::format("zero.grads.wire_intra {} changes nothing on one rank",
+      note(fmt::format("zero.grads.wire_intra {} changes nothing with one rank in a node",
                        config_.grads.wire_intra));
+    }
+    if (out_.grads_inter.coded() && levels_.optimizer > 1 && levels_.optimizer < all_levels_) {
+      note(
+          fmt::format("zero.grads.wire_inter {} does not reach the sums between copies of the "
+                      "optimizer's state, which go as they are",
+                      config_.grads.wire_inter));
     }
     if (out_.grads_intra.coded() && levels_.optimizer == 0) {
       refuse(fmt::format(
@@ -129,7 +150,7 @@ class Wires {
   const ZeroConfig& config_;
   const ShardLevels levels_;
   const bool nodes_;
-  const int world_;
+  const int node_ranks_, all_levels_;
   ZeroWires out_;
 };
 
@@ -142,6 +163,28 @@ ZeroWires zero_wires(const ZeroConfig& config, const Topology& topology, const S
   resolved.resolve(problems);
   problems.throw_if_any("zero");
   return Wires(resolved, topology, levels).resolve(compute);
+}
+
+uint64_t ZeroWires::hash() const {
+  uint64_t hash = 0;
+  for (const WireFormat& format : {weights, grads_intra, grads_inter}) {
+    hash = mix_hash(hash, static_cast<uint64_t>(format.bits));
+    hash = mix_hash(hash, static_cast<uint64_t>(format.block));
+  }
+  for (const int64_t value : {int64_t{replica}, int64_t{replica_coded}, int64_t{hadamard},
+                              int64_t{stochastic}, chunks, grid}) {
+    hash = mix_hash(hash, static_cast<uint64_t>(value));
+  }
+  return hash;
+}
+
+bool ZeroWires::codes_weights(int inner, int outer) const {
+  return weights.coded() && outer > std::max(inner, 1);
+}
+
+bool ZeroWires::codes_grads(const Topology& topology, int inner, int outer) const {
+  return (inner < 1 && topology.group_size(1) > 1 && grads_intra.coded()) ||
+         (outer > std::max(inner, 1) && grads_inter.coded());
 }
 
 std::shared_ptr<const Segments> segments_of(const ParameterUnit& unit) {

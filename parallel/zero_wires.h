@@ -22,6 +22,12 @@ struct ZeroWires {
   int64_t chunks = 1;
   /// What matrices and shards start on a multiple of: of every block length in use.
   int64_t grid = 64;
+  /// Whether a gather of weights, or a reduction of gradients, over the ranks between two levels of
+  /// `topology` is coded.
+  bool codes_weights(int inner, int outer) const;
+  bool codes_grads(const Topology& topology, int inner, int outer) const;
+  /// Of everything above: ranks that communicate must have the same.
+  uint64_t hash() const;
   /// Settings that change nothing here, a sentence each.
   std::vector<std::string> notes;
 };

@@ -20,7 +20,6 @@ struct CrossEntropy;
 struct Rope;
 struct AdamW;
 struct Sgd;
-struct Sgd;
 struct Dropout;
 enum class Activation : uint8_t;
 

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <random>
 #include <vector>
 
 #include "comm/packet.h"

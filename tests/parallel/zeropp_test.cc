@@ -179,6 +179,42 @@ TEST(CodedTraining, BitsDependOnNothingButTheSettings) {
   }
 }
 
+TEST(CodedTraining, BitsDependOnNothingWhereUpdatesArePublishedToo) {
+  for (const char* preset : {"hybrid", "zero1"}) {
+    for (const DType compute : {DType::kF32, DType::kBF16}) {
+      TinyRun run{.nested = {2, 4}, .preset = preset, .micro_batches = 2, .compute = compute};
+      run.steps = 6;
+      run.zero = [](ZeroConfig& zero) {
+        coded_weights(zero);
+        zero.grads.wire_inter = "int4";
+        zero.grads.rounding = "stochastic";
+      };
+      const Story once = tell(run);
+      TinyRun serial = run;
+      serial.overlap = false;
+      EXPECT_EQ(tell(serial), once) << preset << " without overlap";
+      run.jitter_us = 50;
+      EXPECT_EQ(tell(run), once) << preset << " with random delays";
+    }
+  }
+}
+
+TEST(CodedTraining, RanksWithOtherSettingsAreFound) {
+  TinyRun run{.nested = {2, 4}, .steps = 1};
+  const auto errors = run_ranks_to_errors(topology_of(run.nested), {}, [&](LocalRank& rank) {
+    TinyRun mine = run;
+    mine.zero = [&](ZeroConfig& zero) {
+      coded_grads(zero);
+      zero.grads.hadamard = rank.rank == 3;
+    };
+    make_tiny_engine(rank.runtime, mine, &rank.mesh);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), testing::ContainsRegex("the wires differ|aborted"));
+  }
+}
+
 TEST(CodedTraining, TransformsAndRandomRoundingTrainToo) {
   TinyRun run{.nested = {2, 4}, .steps = 20};
   const TinyResult plain = run_tiny(run);
