@@ -97,10 +97,7 @@ ZeroConfig with_preset(ZeroConfig zero, const std::string& preset, const std::st
   zero.grads.wire_inter = grads_inter;
   zero.replica.clear();
   zero.replica_storage = "16bit";
-  Problems problems;
-  zero.resolve(problems);
-  problems.throw_if_any("zero");
-  return zero;
+  return resolved(std::move(zero));
 }
 
 bool same_traffic(const ZeroConfig& a, const ZeroConfig& b) {
@@ -122,10 +119,7 @@ std::vector<Candidate> candidates(const TrainConfig& config, const Cluster& clus
     add(preset, preset);
   }
   if (cluster.nodes > 1) add("hybrid, int8/int4", "hybrid", "int8", "int4");
-  ZeroConfig own = config.zero;
-  Problems problems;
-  own.resolve(problems);
-  problems.throw_if_any("zero");
+  const ZeroConfig own = resolved(config.zero);
   const bool listed = std::any_of(all.begin(), all.end(), [&](const Candidate& candidate) {
     return same_traffic(candidate.zero, own);
   });
@@ -141,9 +135,7 @@ class Adviser {
         cluster_(cluster),
         topology_(cluster_topology(cluster)),
         table_(config.compute()),
-        model_(model_maker(config)(Scope(table_))) {
-    if (!config.train.frozen.empty()) table_.freeze(config.train.frozen);
-  }
+        model_(make_frozen_model(table_, model_maker(config), config.train.frozen)) {}
 
   Advice advise() {
     Advice advice{.cluster = cluster_,

@@ -21,17 +21,6 @@ std::unique_ptr<RankGroups> make_groups(const Mesh* mesh, const ZeroConfig& conf
   return std::make_unique<RankGroups>(*mesh, config);
 }
 
-std::unique_ptr<Model> make_frozen_model(ParameterTable& table, const Engine::MakeModel& make_model,
-                                         const std::vector<std::string>& frozen) {
-  auto model = make_model(Scope(table));
-  try {
-    table.freeze(frozen);
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("train.frozen: {}", error.what()));
-  }
-  return model;
-}
-
 /// A batch that takes part in every collective and adds nothing.
 HostBatch empty_batch(const HostBatch* like) {
   HostBatch batch;
@@ -50,6 +39,17 @@ int64_t valid_targets(std::span<const HostBatch> batches) {
 }
 
 }  // namespace
+
+std::unique_ptr<Model> make_frozen_model(ParameterTable& table, const Engine::MakeModel& make_model,
+                                         const std::vector<std::string>& frozen) {
+  auto model = make_model(Scope(table));
+  try {
+    table.freeze(frozen);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("train.frozen: {}", error.what()));
+  }
+  return model;
+}
 
 Engine::Engine(Runtime& runtime, const EngineOptions& options, const MakeModel& make_model,
                const Mesh* mesh)

@@ -55,6 +55,12 @@ struct CommStats {
   double exposed_s = 0;             // that the compute stream stood still for them
 };
 
+/// Builds a model whose parameters go into `table` and freezes some of them.
+/// Errors: those of `make_model`; kInvalidArgument as ParameterTable::freeze(), naming train.frozen
+std::unique_ptr<Model> make_frozen_model(
+    ParameterTable& table, const std::function<std::unique_ptr<Model>(const Scope&)>& make_model,
+    const std::vector<std::string>& frozen);
+
 class Engine {
  public:
   using MakeModel = std::function<std::unique_ptr<Model>(const Scope&)>;

@@ -11,8 +11,7 @@ Range part_of(const Range& whole, int64_t parts, int64_t at) {
 }  // namespace
 
 ShardLayout::ShardLayout(const Topology& topology, const ShardLevels& levels, int rank)
-    : world_(topology.world()),
-      params_ranks_(topology.group_size(levels.params)),
+    : params_ranks_(topology.group_size(levels.params)),
       grads_ranks_(topology.group_size(levels.grads)),
       optimizer_ranks_(topology.group_size(levels.optimizer)),
       params_place_(rank % params_ranks_),

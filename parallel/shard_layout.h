@@ -2,7 +2,7 @@
 //
 // Let s_l be the ranks of a group at level l (s_0 = 1), and P <= G <= O the levels that parameters,
 // gradients and optimizer state are spread over. A unit's flat buffer of V elements is padded to a
-// multiple of kAlignment * world, so every cut falls on a multiple of kAlignment. It is cut s_P ways
+// multiple of grid * world (ZeroWires::grid), so every cut falls on a multiple of grid. It is cut s_P ways
 // between the ranks of a group of level P, each part again (s_G / s_P) ways between the ranks that
 // have the same place in their groups of level P, and so on: a rank's optimizer part lies inside its
 // gradient part, which lies inside its parameter part.
@@ -44,8 +44,6 @@ class ShardLayout {
 
   ShardLayout(const Topology& topology, const ShardLevels& levels, int rank);
 
-  /// What a unit's flat buffer is padded to a multiple of.
-  int64_t padding() const { return kAlignment * world_; }
   /// Ranks that hold one copy of parameters, gradients and optimizer state together.
   int params_ranks() const { return params_ranks_; }
   int grads_ranks() const { return grads_ranks_; }
@@ -60,7 +58,6 @@ class ShardLayout {
   bool counts() const { return first_copy_; }
 
  private:
-  int world_;
   int params_ranks_, grads_ranks_, optimizer_ranks_;
   int params_place_, grads_place_, optimizer_place_;  // in the group that a part is cut between
   bool first_copy_;

@@ -125,19 +125,23 @@ void ZeroConfig::resolve(Problems& problems) {
   }
 }
 
-ShardLevels shard_levels(const ZeroConfig& config, const Topology& topology) {
-  ZeroConfig resolved = config;
+ZeroConfig resolved(ZeroConfig config) {
   Problems problems;
-  resolved.resolve(problems);
+  config.resolve(problems);
   problems.throw_if_any("zero");
-  const ShardLevels levels{level_of(resolved.shard.params, topology),
-                           level_of(resolved.shard.grads, topology),
-                           level_of(resolved.shard.optimizer, topology)};
+  return config;
+}
+
+ShardLevels shard_levels(const ZeroConfig& config, const Topology& topology) {
+  const ZeroConfig zero = resolved(config);
+  const ShardLevels levels{level_of(zero.shard.params, topology),
+                           level_of(zero.shard.grads, topology),
+                           level_of(zero.shard.optimizer, topology)};
   if (levels.params > levels.grads || levels.grads > levels.optimizer) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("zero.shard: parameters on {}, gradients on {}, optimizer on {}: each "
                             "must be spread at least as far as the one before",
-                            resolved.shard.params, resolved.shard.grads, resolved.shard.optimizer));
+                            zero.shard.params, zero.shard.grads, zero.shard.optimizer));
   }
   return levels;
 }

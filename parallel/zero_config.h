@@ -64,6 +64,10 @@ struct ZeroConfig {
   void resolve(Problems& problems);
 };
 
+/// The section with everything filled in that its preset means.
+/// Errors: kInvalidArgument with all that contradicts it
+ZeroConfig resolved(ZeroConfig config);
+
 /// The levels that a section means on `topology`; "node" of ranks that are all in one node is the
 /// world.
 /// Errors: kInvalidArgument for a level that the topology does not have, or groups that do not nest

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "core/error.h"
 #include "core/rng.h"
@@ -28,8 +29,8 @@ WireFormat format_of(const std::string& wire, int64_t block) {
 /// What a section asks of a topology, step by step.
 class Wires {
  public:
-  Wires(const ZeroConfig& config, const Topology& topology, const ShardLevels& levels)
-      : config_(config),
+  Wires(ZeroConfig config, const Topology& topology, const ShardLevels& levels)
+      : config_(std::move(config)),
         levels_(levels),
         nodes_(topology.group_size(1) < topology.world()),
         node_ranks_(topology.group_size(1)),
@@ -147,7 +148,7 @@ class Wires {
     }
   }
 
-  const ZeroConfig& config_;
+  const ZeroConfig config_;
   const ShardLevels levels_;
   const bool nodes_;
   const int node_ranks_, all_levels_;
@@ -158,11 +159,7 @@ class Wires {
 
 ZeroWires zero_wires(const ZeroConfig& config, const Topology& topology, const ShardLevels& levels,
                      DType compute) {
-  ZeroConfig resolved = config;
-  Problems problems;
-  resolved.resolve(problems);
-  problems.throw_if_any("zero");
-  return Wires(resolved, topology, levels).resolve(compute);
+  return Wires(resolved(config), topology, levels).resolve(compute);
 }
 
 uint64_t ZeroWires::hash() const {
